@@ -61,7 +61,7 @@ RESIDUALS = 3
 
 def run(tessera, *arguments):
     done = subprocess.run([tessera, *arguments, "--json"], capture_output=True, text=True)
-    if done.returncode:
+    if done.returncode not in (0, 3):  # 3: nothing could be scored
         raise SystemExit(done.stderr)
     return json.loads(done.stdout)
 
@@ -80,7 +80,8 @@ def rows_of(title, result, bars):
             name = title if group is None else f"{title}: {group}"
             bar = bars.get((quantity, group))
             yield (f"| {name} | {quantity} | {s['scored']} | {pct(s['mean_abs_pct'])} | {pct(s['median_abs_pct'])} | "
-                   f"{pct(s['max_abs_pct'])} | {pct(s['mean_abs_pct_scalar_1'])} | {bar if bar else ''} |")
+                   f"{pct(s['max_abs_pct'])} | {pct(s['mean_abs_pct_scalar_1'])} | {s['coverage_pct']:.0f} | {s['half_width_pct']:.1f} | "
+                   f"{bar if bar else ''} |")
 
 
 def residuals(result):
@@ -154,11 +155,13 @@ def overlap(tessera, path, result):
 HEAD = """
 ## Published tables
 `tessera validate` on every table. Errors are |predicted / measured - 1| in %. Repeated configurations count once. "scalar 1"
-is the mean without the one scalar that a (system, software era) may have; unknown systems have none. The parameters were
-fitted on these rows, so the section after next fits them again without each model in turn and predicts that model.
+is the mean without the one scalar that a (system, software era) may have; unknown systems have none. Coverage is the share of
+rows inside of their intervals in %, half-width the median of half of an interval in % of the prediction. Parameters and
+intervals were fitted on these rows, so the section after next fits parameters again without each model in turn and predicts
+that model.
 
-| table | quantity | scored | mean | median | max | scalar 1 | bar |
-|---|---|---|---|---|---|---|---|"""
+| table | quantity | scored | mean | median | max | scalar 1 | coverage | half-width | bar |
+|---|---|---|---|---|---|---|---|---|---|"""
 BEGIN, END = "<!-- made by tools/accuracy.py -->\n", "<!-- end -->\n"
 
 

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """left_out.py - errors on sources that the parameters were not fitted on: every source left out whole, in turn.
 
-    tools/left_out.py --tessera build/release/bin/tessera --reference FOLDER [--json OUT] [--rows]
+    tools/left_out.py --tessera build/release/bin/tessera --reference FOLDER [--json OUT] [--rows] [--write]
 
 FOLDER holds the published tables as CSV files. A source is a table, or one of the sources of a table with several. For each
 source, every value of share/simulator/parameters.json whose origin names it is taken out: of software it falls back to the
 profile that its profile is like, or to the simulator's default; of hardware it is fitted again to the other sources on that
-hardware (`tessera calibrate`), and scalars of its systems are 1. Then the source is predicted. What a profile states (from
-code or papers, not fitted) stays: a user knows it too.
+hardware (`tessera calibrate`), and scalars of its systems are 1. A profile that no other source measured counts as not
+measured. Then the source is predicted. What a profile states (from code or papers, not fitted) stays: a user knows it too.
+
+Intervals are left out too: loss, residuals and spreads of inputs are those of the other sources (tools/interval_fit.py), so
+two rounds are needed. With --write the values fitted on all sources go to the parameters.
 
 Errors are predicted / measured - 1 of steps; the bias is their mean with sign. The mean over sources counts each source once.
 """
@@ -19,6 +22,8 @@ import pathlib
 import re
 import subprocess
 import tempfile
+
+import interval_fit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARAMETERS = ROOT / "share/simulator/parameters.json"
@@ -39,7 +44,8 @@ SOURCES = {
     "nanotron": ("canonical", r"nanotron", r"fitted: nanotron"),
     "MegaScale": ("canonical", r"MegaScale", r"MegaScale"),
 }
-FITTED = re.compile(r"fitted|the same")
+QUANTITIES = ("step", "memory")
+EXPERTS = "Megatron-Bridge"  # whose mixtures of experts give their spread
 
 
 def run(tessera, *arguments):
@@ -56,8 +62,9 @@ def names_source(origins, index, words):
     return "fitted" in origins[index] and re.search(words, origins[index]) is not None
 
 
-def without(parameters, words):
+def without(parameters, source):
     """A copy of the parameters without what was fitted on a source; and names of hardware values to fit again."""
+    words = SOURCES[source][2]
     left = json.loads(json.dumps(parameters))
     again = []
     for group in ("hardware", "software"):
@@ -71,18 +78,24 @@ def without(parameters, words):
                     again.append(f"{owner}.{name}")
                 else:
                     del entry["values"][name]
+    for entry in left["software"].values():
+        entry["measured"] = [name for name in entry.get("measured", []) if name != source]
+    for spread in left["interval"]["step"].values():
+        if re.search(words, spread[2]):
+            spread[:2] = [0, 0]
     left["scalars"] = [s for s in left["scalars"] if not re.search(words, s["origin"])]
     return left, again
 
 
 def tables_of(tessera, reference):
-    """Map -> path of every table with steps."""
-    found = {}
+    """Map -> path of every table with steps; cases of all tables."""
+    found, cases = {}, []
     for path in sorted(reference.glob("*.csv")):
         result = run(tessera, "validate", str(path))
         if "step" in result.get("quantities", {}):
             found[result["map"]] = path
-    return found
+        cases += result["cases"]
+    return found, cases
 
 
 def rows_of(path, words, inside, out):
@@ -116,13 +129,15 @@ def owners_of(tessera, table, folder, parameters):
 
 
 def leave_out(tessera, tables, source, parameters, folder, hardware):
-    kind, words, fits = SOURCES[source]
-    own, others = folder / "own.csv", []
+    """The source's own rows as a table, and the parameters without it; None where it has no rows."""
+    kind, words, _ = SOURCES[source]
+    number = list(SOURCES).index(source)
+    own, others = folder / f"own{number}.csv", []
     if not rows_of(tables[kind], words, True, own):
         return None
-    left, again = without(parameters, fits)
-    start, fitted = folder / "left.json", folder / "fitted.json"
-    start.write_text(json.dumps(left))
+    left, again = without(parameters, source)
+    start, fitted = folder / "left.json", folder / f"fitted{number}.json"
+    start.write_text(json.dumps(interval_fit.set_inputs(left)))
     for other, path in tables.items():
         if other == kind and words is None:
             continue
@@ -133,12 +148,63 @@ def leave_out(tessera, tables, source, parameters, folder, hardware):
             rows_of(path, None, True, rest)
         if hardware[other] & {name.split(".")[0] for name in again}:
             others.append(str(rest))
-    used = start
     if again and others:
         run(tessera, "calibrate", *others, "--params", ",".join(again), "--from", str(start), "-o", str(fitted))
-        used = fitted
-    result = run(tessera, "validate", str(own), "--params", str(used))
-    return [c for c in result["cases"] if c["quantity"] in ("step", "memory")], bool(again and others), again
+    else:
+        fitted.write_text(start.read_text())
+    return own, fitted
+
+
+def cases_of(tessera, table, parameters):
+    return [c for c in run(tessera, "validate", str(table), "--params", str(parameters))["cases"]
+            if c["quantity"] in QUANTITIES]
+
+
+def rows_by(cases, plain=False):
+    """Quantity -> source -> rows of interval_fit."""
+    return {q: {source: rows for source, of in cases.items()
+                if (rows := [interval_fit.row_of(c, plain) for c in of if c["quantity"] == q])} for q in QUANTITIES}
+
+
+def but(rows, source):
+    return {q: {s: r for s, r in of.items() if s != source} for q, of in rows.items()}
+
+
+def summary_of(cases):
+    errors = [c["error_pct"] for c in cases]
+    widths = sorted(50 * (c["high"] - c["low"]) / c["predicted"] for c in cases)
+    return {"n": len(errors), "mean": sum(map(abs, errors)) / len(errors), "bias": sum(errors) / len(errors),
+            "median": sorted(map(abs, errors))[len(errors) // 2], "coverage": 100 * sum(c["inside"] for c in cases) / len(cases),
+            "half_width": widths[len(widths) // 2]}
+
+
+def print_all(cases):
+    """The summaries, quantity by quantity; their list as JSON."""
+    found = {}
+    for quantity in QUANTITIES:
+        parts = {s: [c for c in of if c["quantity"] == quantity] for s, of in cases.items()}
+        parts = {s: summary_of(of) for s, of in parts.items() if of}
+        every = summary_of([c for of in cases.values() for c in of if c["quantity"] == quantity])
+        print(f"{quantity:22s} {'rows':>5s} {'mean':>7s} {'median':>7s} {'bias':>7s} {'coverage':>9s} {'half-width':>11s}")
+        for source, v in [*parts.items(), ("all rows", every)]:
+            print(f"  {source:20s} {v['n']:5d} {v['mean']:7.2f} {v['median']:7.2f} {v['bias']:+7.2f} {v['coverage']:9.0f} "
+                  f"{v['half_width']:11.1f}")
+        mean = {key: sum(v[key] for v in parts.values()) / len(parts) for key in ("mean", "bias", "coverage", "half_width")}
+        print(f"  {'mean of sources':20s} {len(parts):5d} {mean['mean']:7.2f} {'':7s} {mean['bias']:+7.2f} "
+              f"{mean['coverage']:9.1f} {mean['half_width']:11.1f}")
+        found[quantity] = {"sources": parts, "rows": every, "mean_of_sources": mean}
+    return found
+
+
+def write_interval(fitted):
+    """Numbers of the member "interval" in the file of parameters; its text stays as it is otherwise."""
+    text = PARAMETERS.read_text()
+    head, tail = text.split('"interval": {')
+    for section in fitted["interval"].values():
+        for name, (known, other, origin) in section.items():
+            tail = tail.replace(re.search(rf'"{name}": \[[^"]*{re.escape(json.dumps(origin))}', tail)[0],
+                                f'"{name}": [{known}, {other}, {json.dumps(origin)}')
+    PARAMETERS.write_text(head + '"interval": {' + tail)
 
 
 def main():
@@ -147,52 +213,46 @@ def main():
     parser.add_argument("--reference", required=True, type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--rows", action="store_true")
+    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     parameters = json.loads(PARAMETERS.read_text())
-    tables = tables_of(args.tessera, args.reference)
-    summary, signs = {}, []
+    tables, every = tables_of(args.tessera, args.reference)
+    neutral = interval_fit.set_inputs(json.loads(json.dumps(parameters)))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "plain.json").write_text(json.dumps(parameters))
-        hardware = {}
+        (folder / "plain.json").write_text(json.dumps(neutral))
+        hardware, files, given = {}, {}, {}
         for kind, path in tables.items():
             rows_of(path, None, True, folder / "table.csv")
-            hardware[kind] = owners_of(args.tessera, folder / "table.csv", folder, parameters)
+            hardware[kind] = owners_of(args.tessera, folder / "table.csv", folder, neutral)
         for source, (kind, _, _) in SOURCES.items():
-            if kind not in tables:
-                continue
-            done = leave_out(args.tessera, tables, source, parameters, folder, hardware)
-            if not done:
-                continue
-            cases, refit, again = done
-            summary[source] = {"again": again, "refit": refit}
-            for quantity in ("step", "memory"):
-                errors = [c["error_pct"] for c in cases if c["quantity"] == quantity]
-                if not errors:
-                    continue
-                inside = [c.get("inside") for c in cases if c["quantity"] == quantity]
-                summary[source][quantity] = {
-                    "n": len(errors), "mean": sum(map(abs, errors)) / len(errors), "bias": sum(errors) / len(errors),
-                    "median": sorted(map(abs, errors))[len(errors) // 2], "errors": errors,
-                    "inside": None if None in inside else sum(inside)}
-            if args.rows:
-                for c in cases:
-                    print(f"    {source}: {c['label'][:40]:40s} {c['quantity']:6s} {c['error_pct']:+7.1f}")
-    for quantity in ("step", "memory"):
-        parts = {s: v[quantity] for s, v in summary.items() if quantity in v}
-        print(f"{quantity:22s} {'rows':>5s} {'mean':>7s} {'median':>7s} {'bias':>7s}  inside")
-        for source, v in parts.items():
-            inside = "" if v["inside"] is None else f"{100 * v['inside'] / v['n']:5.0f} %"
-            print(f"  {source:20s} {v['n']:5d} {v['mean']:7.2f} {v['median']:7.2f} {v['bias']:+7.2f}  {inside}")
-        signs = [e for v in parts.values() for e in v["errors"]]
-        if not parts:
-            continue
-        print(f"  {'all rows':20s} {len(signs):5d} {sum(map(abs, signs)) / len(signs):7.2f} "
-              f"{sorted(map(abs, signs))[len(signs) // 2]:7.2f} {sum(signs) / len(signs):+7.2f}")
-        print(f"  {'mean of sources':20s} {len(parts):5d} {sum(v['mean'] for v in parts.values()) / len(parts):7.2f} "
-              f"{'':7s} {sum(v['bias'] for v in parts.values()) / len(parts):+7.2f}")
+            done = kind in tables and leave_out(args.tessera, tables, source, parameters, folder, hardware)
+            if done:
+                files[source] = done
+                given[source] = cases_of(args.tessera, done[0], folder / "plain.json")
+        experts = [interval_fit.row_of(c) for c in given.get(EXPERTS, []) if c["group"] == "moe"]
+        given = rows_by(given, True)
+        left_out = rows_by({s: cases_of(args.tessera, *of) for s, of in files.items()})
+        cases = {}
+        for source, (own, path) in files.items():
+            left = json.loads(path.read_text())
+            interval_fit.set_residuals(left, but(left_out, source), but(given, source), experts if source != EXPERTS else [])
+            path.write_text(json.dumps(left))
+            cases[source] = cases_of(args.tessera, own, path)
+    if args.rows:
+        for source, of in cases.items():
+            for c in of:
+                print(f"    {source}: {c['label'][:40]:40s} {c['quantity']:6s} {c['error_pct']:+7.1f} "
+                      f"-+{50 * (c['high'] - c['low']) / c['predicted']:.1f}{'' if c['inside'] else ' *'}")
+    found = print_all(cases)
+    interval_fit.set_residuals(neutral, left_out, given, experts)
+    interval_fit.set_others(neutral, every)
+    print("fitted on all sources:", {k: neutral["interval"]["step"][k][:2] for k in ("loss", "residual", "experts")},
+          "memory", neutral["interval"]["memory"]["residual"][:2])
+    if args.write:
+        write_interval(neutral)
     if args.json:
-        args.json.write_text(json.dumps(summary, indent=1) + "\n")
+        args.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ static tess_status simulate(simulate_job *j)
         TRY(tess_schedule_load(j->c->ctx, j->s.layout.schedule_file, &j->schedule));
         TRY(tess_sim_use_schedule(j->sim, j->schedule));
     }
-    TRY(tess_sim_run(j->sim, j->cluster, &j->s, &j->r));
+    TRY(tess_sim_interval(j->sim, j->cluster, &j->s, &j->r, &j->interval));
     TRY(simulate_timeline(j));
     if (j->given->html && !simulate_timeline_wanted(j->given))
         TRY(simulate_page(j));
@@ -262,8 +262,14 @@ const command command_simulate = {
         "numbers, and docs/accuracy.md compares predictions with published runs.\n"
         "MFU counts the products of forward and backward pass once, with attention over all pairs, "
         "over the dense bf16 peak; HFU also recomputation.\n"
-        "With --json the result has the members step_ms, tokens_per_s, memory_gib, fits, breakdown "
-        "in ms, memory_parts_gib, and with --explain operations; with --steps or --tokens run: "
+        "80 % of what is measured should lie between the two numbers beside a time or memory; "
+        "--explain names the three inputs that widen this interval most. Whether it fits is yes or "
+        "no where all of the interval of memory does or does not, otherwise maybe.\n"
+        "With --json the result has the members step_ms, step_ms_low, step_ms_high, tokens_per_s, "
+        "memory_gib, memory_gib_low, memory_gib_high, fits (of memory_gib), fit (yes, no, maybe), "
+        "interval_pct, widest: step and memory with name, about, pct and origin, software and "
+        "software_measured (a run of it was), breakdown in ms, memory_parts_gib, and with "
+        "--explain operations; with --steps or --tokens run: "
         "steps, tokens, hours, gpu_hours and price, null without --price.\n"
         "With --list and --json the result has entries: name, about, default, and of models "
         "family.\n"

@@ -8,6 +8,7 @@
 #define CLI_CMD_SIMULATE_H
 
 #include "cli.h"
+#include "tessera/advanced/interval.h"
 #include "tessera/advanced/job.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/sim_timeline.h"
@@ -44,6 +45,7 @@ typedef struct {
     tess_sim *sim;
     tess_sim_measured *measured;
     tess_sim_result r;
+    tess_interval interval;
     double steps; /* of the whole run: --steps, those of --tokens or of the job; NaN: none */
     tess_schedule *schedule; /* from a file; NULL: by name */
     tess_timeline *timeline; /* NULL: not wanted */
@@ -83,6 +85,12 @@ tess_status simulate_set(simulate_job *j, int model);
 
 /* The scenario that is given, a job file among them, with the settings of the command line. */
 tess_status simulate_scenario(simulate_job *j);
+
+/* ---- simulate/simulate_interval.c ------------------------------------------------------------ */
+
+void simulate_fit_print(const simulate_job *j);      /* whether it fits, with the range */
+void simulate_interval_print(const simulate_job *j); /* what widens the intervals most */
+void simulate_interval_json(const simulate_job *j);
 
 /* ---- simulate/simulate_list.c ---------------------------------------------------------------- */
 

@@ -18,22 +18,27 @@ typedef struct {
 
 static void print_score(cli *c, const char *name, const tess_score *s, const tess_score *plain)
 {
-    if (s->scored)
-        fprintf(c->out, "%-24s %6d %9.2f %9.2f %9.2f   %9.2f\n", name, s->scored, s->mean,
-                s->median, s->max, plain->mean);
+    if (!s->scored)
+        return;
+    fprintf(c->out, "%-24s %6d %9.2f %9.2f %9.2f   %9.2f %+9.2f", name, s->scored, s->mean,
+            s->median, s->max, plain->mean, s->bias);
+    if (s->half_width > 0) /* the parameters have spreads */
+        fprintf(c->out, " %9.0f %10.1f", s->coverage, s->half_width);
+    fputc('\n', c->out);
 }
 
 static tess_status print_cases(cli *c, const tess_validation *v, const tess_validation_info *info)
 {
-    fprintf(c->out, "%5s  %-28s %-10s %12s %12s %9s  %s\n", "row", "", "what", "measured",
-            "predicted", "error", "");
+    fprintf(c->out, "%5s  %-28s %-10s %12s %12s %9s %23s  %s\n", "row", "", "what", "measured",
+            "predicted", "error", "80 % interval", "");
     for (int i = 0; i < info->cases; i++) {
         tess_validation_case k;
         char label[29];
         TRY(tess_validation_case_query(v, i, &k));
         out_clean(k.label, label, sizeof label);
-        fprintf(c->out, "%5d  %-28s %-10s %12.5g %12.5g %+8.2f%%  %s", k.row, label,
-                tess_quantity_name(k.quantity), k.measured, k.predicted, k.error, k.unit);
+        fprintf(c->out, "%5d  %-28s %-10s %12.5g %12.5g %+8.2f%% %10.4g ..%10.4g%s %s", k.row,
+                label, tess_quantity_name(k.quantity), k.measured, k.predicted, k.error, k.low,
+                k.high, k.measured >= k.low && k.measured <= k.high ? " " : "*", k.unit);
         if (k.repeats > 1)
             fprintf(c->out, "; mean of %d", k.repeats);
         fputc('\n', c->out);
@@ -71,8 +76,8 @@ static tess_status print_scores(cli *c, const tess_validation *v, const tess_val
             info->skipped);
     if (!info->cases)
         return TESS_OK;
-    fprintf(c->out, "%-24s %6s %9s %9s %9s   %9s\n", "absolute error, %", "scored", "mean",
-            "median", "max", "scalar 1");
+    fprintf(c->out, "%-24s %6s %9s %9s %9s   %9s %9s %9s %10s\n", "absolute error, %", "scored",
+            "mean", "median", "max", "scalar 1", "bias", "coverage", "half-width");
     for (int q = 0, i = 0; q < TESS_QUANTITIES; q++) {
         tess_score s, plain;
         TRY(tess_validation_score(v, (tess_quantity)q, NULL, &s, &plain));
@@ -99,6 +104,10 @@ static void set_score(cli *c, json_t *object, const tess_score *s, const tess_sc
     out_set(c, object, "median_abs_pct", s->scored ? out_number(s->median) : json_null());
     out_set(c, object, "max_abs_pct", s->scored ? out_number(s->max) : json_null());
     out_set(c, object, "mean_abs_pct_scalar_1", s->scored ? out_number(plain->mean) : json_null());
+    out_set(c, object, "bias_pct", s->scored ? out_number(s->bias) : json_null());
+    const int known = s->scored && s->half_width > 0; /* 0: the parameters have no spreads */
+    out_set(c, object, "coverage_pct", known ? out_number(s->coverage) : json_null());
+    out_set(c, object, "half_width_pct", known ? out_number(s->half_width) : json_null());
 }
 
 static tess_status set_quantities(cli *c, const tess_validation *v,
@@ -166,6 +175,11 @@ static tess_status set_json(cli *c, const tess_validation *v, const tess_validat
         out_set(c, one, "predicted", out_number(k.predicted));
         out_set(c, one, "predicted_scalar_1", out_number(k.plain));
         out_set(c, one, "error_pct", out_number(k.error));
+        out_set(c, one, "low", out_number(k.low));
+        out_set(c, one, "high", out_number(k.high));
+        out_set(c, one, "inside", json_boolean(k.measured >= k.low && k.measured <= k.high));
+        out_set(c, one, "software", out_text(k.software));
+        out_set(c, one, "software_measured", json_boolean(k.software_known));
         out_append(c, cases, one);
     }
     for (int i = 0; i < info->skipped; i++) {
@@ -248,8 +262,13 @@ const command command_validate = {
         "\"scalar 1\" is the mean error without the one scalar that a (system, software era) may "
         "have. docs/scenarios.md lists the canonical columns and explains maps; "
         "docs/accuracy.md has the results on published tables.\n"
+        "Every prediction has an interval that should hold 80 % of what is measured; \"coverage\" "
+        "is "
+        "the share that it holds, \"half-width\" the median of half of its width in % of the "
+        "prediction; a row with * lies outside.\n"
         "With --json the result has the members rows, scored, mean_abs_pct, median_abs_pct, "
-        "max_abs_pct of the table's first quantity, quantities with all of them, cases, and "
+        "max_abs_pct, bias_pct, coverage_pct and half_width_pct of the table's first quantity, "
+        "quantities with all of them, cases, and "
         "skipped: [{row, reason}]. Rows are counted from 1, without the header.\n"
         "Exit code 3: no row could be scored.\n"
         "Of kernels that were measured alone and beside communication the ratio of the two times "

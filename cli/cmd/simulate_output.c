@@ -20,7 +20,7 @@ void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS
         {"bubble", "the pipeline's idle time", r->bubble_s},
         {"optimiser", "", r->optimiser_s},
         {"host", "by which the host is slower than the GPU", r->host_s},
-        {"other", "the scalar of (system, era), stragglers", r->other_s},
+        {"other", "scalar of (system, era), stragglers, software never measured", r->other_s},
     };
     memcpy(parts, all, sizeof all);
 }
@@ -42,7 +42,11 @@ static void print_step(const simulate_job *j)
     FILE *f = j->c->out;
     simulate_part parts[SIMULATE_PARTS];
     simulate_parts(r, parts);
-    fprintf(f, "step            %12.1f ms\n", 1e3 * r->step_s);
+    fprintf(f, "step            %12.1f ms", 1e3 * r->step_s);
+    if (j->interval.known)
+        fprintf(f, ", %.1f to %.1f in %d %% of runs", 1e3 * j->interval.step_low_s,
+                1e3 * j->interval.step_high_s, TESS_INTERVAL_PCT);
+    fputc('\n', f);
     for (int i = 0; i < SIMULATE_PARTS; i++)
         if (parts[i].seconds != 0)
             fprintf(f, "  %-17s %10.1f  %5.1f %%%s%s\n", parts[i].name, 1e3 * parts[i].seconds,
@@ -73,12 +77,7 @@ static void print_memory(const simulate_job *j)
     for (int i = 0; i < SIMULATE_ROOMS; i++)
         if (rooms[i].bytes > 0)
             fprintf(f, "  %-17s %10.1f\n", rooms[i].name, rooms[i].bytes / SIMULATE_GIB);
-    if (m->fits)
-        fprintf(f, "fits\n");
-    else
-        fprintf(f, "%sdoes not fit: %.0f of %.0f GiB, largest part: %s%s\n",
-                out_style(j->c, STYLE_BAD), m->peak / SIMULATE_GIB, m->capacity / SIMULATE_GIB,
-                m->largest, out_style(j->c, STYLE_PLAIN));
+    simulate_fit_print(j);
 }
 
 static void print_scenario(const simulate_job *j)
@@ -220,6 +219,7 @@ static void set_json(const simulate_job *j)
     out_set(c, c->json, "memory_gib", out_number(r->memory.peak / SIMULATE_GIB));
     out_set(c, c->json, "capacity_gib", out_number(r->memory.capacity / SIMULATE_GIB));
     out_set(c, c->json, "fits", json_boolean(r->memory.fits));
+    simulate_interval_json(j);
     out_set(c, c->json, "largest", out_text(r->memory.largest ? r->memory.largest : ""));
     out_set(c, c->json, "memory_parts_gib", memory);
     out_set(c, c->json, "breakdown", breakdown);
@@ -239,5 +239,7 @@ tess_status simulate_report(const simulate_job *j)
     print_step(j);
     print_memory(j);
     simulate_timeline_print(j);
+    if (j->given->explain)
+        simulate_interval_print(j);
     return j->given->explain ? print_reasons(j) : TESS_OK;
 }

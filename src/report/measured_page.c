@@ -52,22 +52,27 @@ static void add_quantity(tess__markup *page, const tess_measured_report_opts *o,
     const tess_measured_point *p = &o->points[first];
     char id[64];
     double sum = 0, bias = 0;
+    int inside = 0, ranges = 0;
     for (int i = 0; i < n; i++) {
         const double error = 100 * (p[i].predicted / p[i].measured - 1);
         sum += fabs(error);
         bias += error;
+        ranges += p[i].high > 0;
+        inside += p[i].measured >= p[i].low && p[i].measured <= p[i].high;
     }
     tess__markup_print(page, "<h2>");
     tess__markup_html(page, p->quantity);
-    tess__markup_print(
-        page, "</h2>\n<p>%d configurations: mean absolute error %.2f %%, bias %+.2f %%.</p>\n", n,
-        sum / n, bias / n);
+    tess__markup_print(page,
+                       "</h2>\n<p>%d configurations: mean absolute error %.2f %%, bias %+.2f %%", n,
+                       sum / n, bias / n);
+    if (ranges)
+        tess__markup_print(page, "; %.0f %% inside of their 80 %% intervals", 100.0 * inside / n);
+    tess__markup_print(page, ".</p>\n");
     snprintf(id, sizeof id, "points-%d", first);
-    tess__page_figure(page,
-                      &(tess__figure){id,
-                                      "Each configuration; on the line the prediction is what "
-                                      "was measured.",
-                                      NULL});
+    tess__page_figure(page, &(tess__figure){id,
+                                            "Each configuration with its interval; on the line the "
+                                            "prediction is what was measured.",
+                                            NULL});
 }
 
 tess_status tess_measured_report_write(tess_ctx *ctx, const tess_measured_report_opts *opts,

@@ -56,6 +56,9 @@ typedef struct {
     int cluster;               /* in the list of clusters */
     double measured;           /* mean of the repeats, in the quantity's unit */
     double predicted[2];       /* with the scalar; with 1.0 */
+    double low, high;          /* of tess__case_interval */
+    const char *software;      /* that was taken; "": none is needed */
+    int software_known;        /* 1: its runs were measured */
     const char *label, *group, *model;
 } tess__case;
 
@@ -74,7 +77,8 @@ typedef struct {
     tess_validation_skip *skips;
     int *first; /* (rows): of each row the one its cases are kept under; 0: skipped */
     int n, n_skips, n_clusters, rows;
-    int events; /* 1: steps are those of tess_sim_timeline */
+    int events;    /* 1: steps are those of tess_sim_timeline */
+    int intervals; /* 1: predictions get low and high */
     int64_t room, skip_room, row_room;
     tess__case_cluster clusters[TESS__CASE_CLUSTERS];
 } tess__cases;
@@ -124,6 +128,9 @@ void tess__repeats_free(tess__repeats *repeats);
 
 /* Predicts one case; EINVAL, ENOTSUP: its settings do not fit each other or the cluster. */
 tess_status tess__case_predict(tess_sim *sim, const tess__cases *cases, tess__case *c);
+
+/* interval/case_interval.c: low and high of a case that was predicted. */
+tess_status tess__case_interval(tess_sim *sim, tess__cases *cases, tess__case *c);
 
 /* Predicts all; those that cannot be become skipped rows. */
 tess_status tess__cases_predict(tess_sim *sim, tess__cases *cases);

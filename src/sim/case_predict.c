@@ -168,7 +168,9 @@ static tess_status predict_rows(tess_sim *sim, tess__cases *cases, const char **
         TESS_TRY(tess__progress(cases->ctx, "predicting rows", i, cases->n));
         if (*reason)
             continue;
-        const tess_status status = tess__case_predict(sim, cases, &cases->cases[i]);
+        tess_status status = tess__case_predict(sim, cases, &cases->cases[i]);
+        if (status == TESS_OK && cases->intervals)
+            status = tess__case_interval(sim, cases, &cases->cases[i]);
         if (status == TESS_OK)
             continue;
         if (status == TESS_ENOMEM)

@@ -26,6 +26,31 @@ static tess_score score_of(double *errors, int n)
     return (tess_score){.scored = n, .mean = sum / n, .median = median, .max = errors[n - 1]};
 }
 
+/* Half of the interval of a prediction, in % of it. */
+static double width_of(const tess__case *c)
+{
+    return 50 * (c->high - c->low) / c->predicted[0];
+}
+
+/* Adds a case to the sums behind bias and coverage. */
+static void count(const tess__case *c, tess_score *score)
+{
+    score->scored++;
+    score->bias += 100 * (c->predicted[0] / c->measured - 1);
+    score->coverage += 100.0 * (c->measured >= c->low && c->measured <= c->high);
+}
+
+/* Sums become means; room has the absolute errors, which are sorted. */
+static void finish(double *room, tess_score *score)
+{
+    const tess_score errors = score_of(room, score->scored);
+    score->mean = errors.mean;
+    score->median = errors.median;
+    score->max = errors.max;
+    score->bias /= score->scored ? score->scored : 1;
+    score->coverage /= score->scored ? score->scored : 1;
+}
+
 static tess_quantity quantity_of(const tess__case *c)
 {
     return tess__measured_defs[c->what].quantity;
@@ -34,13 +59,23 @@ static tess_quantity quantity_of(const tess__case *c)
 tess_score tess__cases_score(const tess__cases *cases, tess_quantity quantity, const char *group,
                              int plain, double *room)
 {
-    int n = 0;
-    for (int i = 0; i < cases->n; i++) {
-        const tess__case *c = &cases->cases[i];
-        if (quantity_of(c) == quantity && (!group || strcmp(group, c->group) == 0))
-            room[n++] = error_of(c, plain);
+    tess_score score = {0};
+    for (int widths = 0; widths < 2; widths++) {
+        int n = 0;
+        for (int i = 0; i < cases->n; i++) {
+            const tess__case *c = &cases->cases[i];
+            if (quantity_of(c) != quantity || (group && strcmp(group, c->group) != 0))
+                continue;
+            if (!widths)
+                count(c, &score);
+            room[n++] = widths ? width_of(c) : error_of(c, plain);
+        }
+        if (widths)
+            score.half_width = score_of(room, n).median;
+        else
+            finish(room, &score);
     }
-    return score_of(room, n);
+    return score;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -88,9 +123,16 @@ static int make_ranges(const tess__case **sorted, int n, range *ranges)
 
 static tess_score score_range(const range *r, int plain, double *room)
 {
-    for (int i = 0; i < r->n; i++)
+    tess_score score = {0};
+    for (int i = 0; i < r->n; i++) {
+        count(r->cases[i], &score);
         room[i] = error_of(r->cases[i], plain);
-    return score_of(room, r->n);
+    }
+    finish(room, &score);
+    for (int i = 0; i < r->n; i++)
+        room[i] = width_of(r->cases[i]);
+    score.half_width = score_of(room, r->n).median;
+    return score;
 }
 
 tess_status tess__cases_groups(const tess__cases *cases, double *room,

@@ -61,6 +61,8 @@ tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster)
         sim->i_era = tess__software_default(p, sim->i_hw, sim->s.system.date);
     sim->hw = hardware->value;
     sim->era = p->eras[sim->i_era].value;
+    sim->software_known = sim->s.system.era[0] && p->eras[sim->i_era].n_measured > 0;
+    tess__interval_vary(sim);
     sim->scalar = sim->s.system.scalar == TESS_SIM_OFF
                       ? 1.0
                       : tess__params_scalar(p, sim->s.system.system, sim->i_era);

@@ -5,8 +5,9 @@
  *    "hardware": {name: {"about", "like", "gpus": [beginnings of names], "memory_gib",
  *                        "values": values, "overlap": overlap_read.c}, ...},
  *    "software": {name: {"about", "framework", "version", "launch", "from", "match": [patterns],
- *                        "default": [hardware], "like", "values": values}, ...},
- *    "scalars": [{"system", "era", "value", "origin"}, ...]}
+ *                        "default": [hardware], "measured": [sources], "like",
+ *                        "values": values}, ...},
+ *    "scalars": [{"system", "era", "value", "origin"}, ...], "interval": interval_read.c}
  *
  * "eras" is an older name of "software". values are members {parameter: [number, origin]}. `like`
  * names an entry before this one, whose values hold unless they are given again.
@@ -105,6 +106,10 @@ static tess_status read_software(const reader *r, const tess__json_node *entry,
         TESS_TRY(tess__json_text(tess__json_element(&list, i), &p->arena, &set->match[i]));
     set->n_match = (int)n;
     n = 0;
+    if (tess__json_optional(entry, "measured").value)
+        TESS_TRY(tess__json_array(tess__json_optional(entry, "measured"), 0, SETS_MAX, &list, &n));
+    set->n_measured = (int)n;
+    n = 0;
     for (int i = 0; i < p->n_hardware; i++)
         hardware[i] = p->hardware[i].name;
     if (tess__json_optional(entry, "default").value)
@@ -122,7 +127,7 @@ static tess_status read_set(const reader *r, tess__json_node node, const tess__p
 {
     static const char *const kinds[] = {"about", "like", "values", "gpus", "memory_gib", "overlap"};
     static const char *const profiles[] = {"about",  "like", "values", "framework", "version",
-                                           "launch", "from", "match",  "default"};
+                                           "launch", "from", "match",  "default",   "measured"};
     tess__json_node entry;
     *set = (tess__param_set){.about = "", .framework = "", .version = "", .launch = "", .from = ""};
     TESS_TRY(tess__json_object(node, hardware ? kinds : profiles,
@@ -200,8 +205,8 @@ static tess_status read_scalars(tess_sim_params *p, tess__json_node node)
 
 static tess_status read_all(tess_sim_params *p, const tess__json *doc)
 {
-    static const char *const names[] = {"schema",   "default_era", "hardware",
-                                        "software", "eras",        "scalars"};
+    static const char *const names[] = {"schema", "default_era", "hardware", "software",
+                                        "eras",   "scalars",     "interval"};
     const char *eras[SETS_MAX];
     const reader hardware = {p, tess__hw_defs, TESS__HW_COUNT};
     const reader era = {p, tess__era_defs, TESS__ERA_COUNT};
@@ -219,7 +224,8 @@ static tess_status read_all(tess_sim_params *p, const tess__json *doc)
         eras[i] = p->eras[i].name;
     TESS_TRY(
         tess__json_enum(tess__json_member(&root, "default_era"), eras, p->n_eras, &p->default_era));
-    return read_scalars(p, tess__json_member(&root, "scalars"));
+    TESS_TRY(read_scalars(p, tess__json_member(&root, "scalars")));
+    return tess__interval_read(&p->interval, &p->arena, tess__json_optional(&root, "interval"));
 }
 
 tess_status tess__params_parse(tess_ctx *ctx, const char *name, const char *text, size_t bytes,

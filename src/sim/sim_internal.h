@@ -10,6 +10,7 @@
 
 #include "base/base_internal.h"
 #include "cost/cost_internal.h"
+#include "sim/interval/interval_internal.h"
 #include "sim/overlap/overlap_internal.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/sim.h"
@@ -117,6 +118,7 @@ typedef struct {
     const char *from;                 /* "2024-10": not older */
     const char *match[TESS__MATCHES]; /* patterns of a source that used it */
     int n_match;
+    int n_measured;                    /* sources whose runs its values were fitted on */
     uint64_t defaults;                 /* bits of the hardware whose default it is */
     const char *gpus[TESS__GPU_NAMES]; /* beginnings of names of GPUs; hardware only */
     int n_gpus;
@@ -139,6 +141,7 @@ struct tess_sim_params {
     tess__param_set *hardware, *eras;
     tess__scalar *scalars;
     tess__overlap_list overlaps;
+    tess__interval_params interval;
     int n_hardware, n_eras, n_scalars;
     int default_era;
 };
@@ -208,7 +211,13 @@ struct tess_sim {
     const double *hw, *era;
     int i_hw, i_era;
     double scalar;
-    double clock; /* under the power limit, relative to that of power_watts */
+    double clock;       /* under the power limit, relative to that of power_watts */
+    int software_known; /* 1: the scenario names it, and its runs were measured */
+
+    /* One input other than it is, for an interval. */
+    int varied; /* its number + 1; 0: none */
+    double variation;
+    double own_hw[TESS__HW_COUNT], own_era[TESS__ERA_COUNT];
 
     /* Of a micro-batch on one rank. */
     double tokens;  /* where all hidden columns are whole */
@@ -245,6 +254,11 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
 
 /* Seconds below which the step cannot be: the passes of the slowest stage without a pause. */
 double tess__sim_bound(const tess_sim *sim);
+
+/* ---- interval/interval_vary.c ---------------------------------------------------------------- */
+
+/* Gives the run hw and era of its own, in which sim->varied is changed. */
+void tess__interval_vary(tess_sim *sim);
 
 /* ---- job_scale.c: what depends on the number of nodes, and on power -------------------------- */
 

@@ -91,6 +91,7 @@ static tess_status run(tess_validation *v, const char *path, const tess_validati
     tess__table_close(&table);
     if (status == TESS_OK)
         v->cases.events = opts->events;
+    v->cases.intervals = 1;
     if (status == TESS_OK)
         status = predict(v);
     return status == TESS_OK ? summarise(v) : status;
@@ -167,7 +168,11 @@ tess_status tess_validation_case_query(const tess_validation *validation, int in
                                   .measured = c->measured,
                                   .predicted = c->predicted[0],
                                   .plain = c->predicted[1],
-                                  .error = 100 * (c->predicted[0] / c->measured - 1)};
+                                  .error = 100 * (c->predicted[0] / c->measured - 1),
+                                  .low = c->low,
+                                  .high = c->high,
+                                  .software = c->software,
+                                  .software_known = c->software_known};
     return TESS_OK;
 }
 

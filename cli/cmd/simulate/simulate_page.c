@@ -163,6 +163,8 @@ static tess_status write_page(simulate_job *j, const levers *all)
     const tess_sim_layout *l = &r->scenario.layout;
     const int priced = !isnan(j->given->price), whole = !isnan(j->steps);
     const double steps = whole ? j->steps : 1, cost = priced ? j->given->price : 0;
+    static const char *const fits[] = {"does not fit", "fits", "may fit"};
+    const tess_interval *i80 = &j->interval;
     char title[128], subtitle[256];
     int n = 0;
     simulate_parts(r, parts);
@@ -187,7 +189,7 @@ static tess_status write_page(simulate_job *j, const levers *all)
     snprintf(title, sizeof title, "Cost of a step: %.80s", j->given->scenario);
     snprintf(subtitle, sizeof subtitle, "%d GPUs of %.64s: tp %d, pp %d, cp %d, ep %d, dp %d; %s",
              l->gpus, r->scenario.system.cluster, l->tp, l->pp, l->cp, l->ep, l->dp,
-             r->memory.fits ? "fits" : "does not fit");
+             fits[j->interval.fits]);
     char *const line = out_command(j->c);
     const tess_status status = tess_cost_report_write(
         j->c->ctx,
@@ -198,6 +200,10 @@ static tess_status write_page(simulate_job *j, const levers *all)
                                  .n_tiles = priced ? 6 : 5,
                                  .time = time,
                                  .n_time = SIMULATE_PARTS,
+                                 .time_low = i80->known ? 1e3 * i80->step_low_s : 0,
+                                 .time_high = i80->known ? 1e3 * i80->step_high_s : 0,
+                                 .memory_low = i80->known ? i80->peak_low / SIMULATE_GIB : 0,
+                                 .memory_high = i80->known ? i80->peak_high / SIMULATE_GIB : 0,
                                  .memory = memory,
                                  .n_memory = SIMULATE_ROOMS,
                                  .capacity = r->memory.capacity / SIMULATE_GIB,

@@ -25,7 +25,9 @@ tess_status validate_page(cli *c, const tess_validation *v, const tess_validatio
                                                     .label = k.label,
                                                     .unit = k.unit,
                                                     .measured = k.measured,
-                                                    .predicted = k.predicted};
+                                                    .predicted = k.predicted,
+                                                    .low = k.low,
+                                                    .high = k.high};
         }
     snprintf(title, sizeof title, "Predicted against measured: %.100s", table);
     char *const line = out_command(c);

@@ -31,10 +31,12 @@ typedef struct {
     int n_tiles;
     const tess_cost_part *time; /* ms of a step */
     int n_time;
+    double time_low, time_high;   /* 80 % of what is measured lies between; both 0: not known */
     const tess_cost_part *memory; /* GiB of a GPU */
     int n_memory;
-    double capacity;             /* GiB; 0: not known */
-    const tess_cost_part *money; /* of a step, or of the run; none: no price */
+    double memory_low, memory_high; /* as of time */
+    double capacity;                /* GiB; 0: not known */
+    const tess_cost_part *money;    /* of a step, or of the run; none: no price */
     int n_money;
     const tess_cost_input *inputs;
     int n_inputs;

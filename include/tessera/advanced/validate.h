@@ -35,6 +35,9 @@ TESS_API const char *tess_quantity_name(tess_quantity quantity); /* "step"; NULL
 typedef struct {
     int scored;
     double mean, median, max; /* 0 of none */
+    double bias;              /* mean of predicted / measured - 1, with its sign */
+    double coverage;          /* % of what was measured that lies inside of its interval */
+    double half_width;        /* of the intervals in % of the prediction, median */
 } tess_score;
 
 typedef struct {
@@ -54,6 +57,9 @@ typedef struct {
     const char *label, *group, *unit;  /* "" where the map gives none */
     double measured, predicted, plain; /* plain: with 1.0 instead of the scalar */
     double error;                      /* predicted / measured - 1, in % */
+    double low, high;                  /* 80 % of what is measured should lie between them */
+    const char *software;              /* profile that was taken; "" of collectives and kernels */
+    int software_known;                /* 1: it is named, and its runs were measured */
 } tess_validation_case;
 
 typedef struct {

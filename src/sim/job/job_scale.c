@@ -3,6 +3,7 @@
  *
  *   slowest of n nodes   1 + spread z(n), z(n) the expected largest of n standard normal values
  *   jitter of hosts      jitter_ms log2(n) a step
+ *   not measured         exp(loss): what software lost on average whose runs no value was fitted on
  *   clock                ((limit - idle) / (power_watts - idle))^(1 / power_exponent)
  *
  * z(1) = log2(1) = 0: one node loses nothing. What collectives lose is in step.c (network_loss).
@@ -26,11 +27,13 @@ static double largest_of(double n)
     return t - (2.30753 + 0.27061 * t) / (1.0 + t * (0.99229 + 0.04481 * t));
 }
 
-/* The scalar of (system, era), stragglers, and the slowest of all nodes. */
+/* The scalar of (system, era), stragglers, the slowest of all nodes, and what software loses that
+ * was never measured. */
 double tess__job_slowness(const tess_sim *sim)
 {
     const double nodes = nodes_of(sim);
-    return sim->scalar * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(nodes)) *
+    const double loss = sim->params->interval.loss.value[sim->software_known];
+    return sim->scalar * exp(loss) * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(nodes)) *
            (1.0 + sim->era[TESS__ERA_SPREAD] * largest_of(nodes));
 }
 

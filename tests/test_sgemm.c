@@ -47,8 +47,8 @@ static void run_with(size_t spare)
 static void little_memory_is_a_status(void **state)
 {
     (void)state;
-#ifdef __SANITIZE_ADDRESS__
-    skip(); /* the sanitizer needs terabytes of address space */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* the sanitizers need terabytes of address space */
 #endif
     int succeeded = 0, failed = 0;
     for (size_t mib = 0; mib <= 48; mib++) {

@@ -321,7 +321,8 @@ static void bunches_of_keys_are_replaced_without_loss(void **state)
         run(ctx, &dense);
         off[one] = 0;
         for (int i = 0; i < TQ * D; i++)
-            off[one] = fmax(off[one], fabs((double)s.o[i] - (double)dense.o[i]));
+            if (fabs((double)s.o[i] - (double)dense.o[i]) > off[one])
+                off[one] = fabs((double)s.o[i] - (double)dense.o[i]);
         drop(&s);
         drop(&dense);
     }

@@ -110,6 +110,15 @@ tess_status tess__job_note(tess_job *job, tess_job_kind kind, const tess__job_pa
     return add(job, &e);
 }
 
+tess_status tess__job_steps(tess_job *job, const tess__job_pair *pair)
+{
+    const int64_t steps = tess__job_int(pair, 0);
+    job->steps = (double)TESS_MAX(steps, 0);
+    return pair && steps < 1
+               ? tess__job_note(job, TESS_JOB_UNKNOWN, pair, "is no number of steps above 0")
+               : TESS_OK;
+}
+
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 static int fits(const char *pattern, const char *key)

@@ -49,6 +49,9 @@ const tess__job_pair *tess__job_either(tess_job *job, const char *key, const cha
 /* The whole number of a pair, or `otherwise` of NULL and of what is no such number. */
 int64_t tess__job_int(const tess__job_pair *pair, int64_t otherwise);
 
+/* Sets the steps of the run from the pair, NULL: none; a number below 1 is noted and not taken. */
+tess_status tess__job_steps(tess_job *job, const tess__job_pair *pair);
+
 /* ---- entries --------------------------------------------------------------------------------- */
 
 tess_status tess__job_read(tess_job *job, const tess__job_pair *pair, const char *setting,

@@ -254,15 +254,16 @@ static tess_status map_chunks(tess_job *j)
     return tess__job_read(j, each, "layout.vpp", text);
 }
 
-static void count_steps(tess_job *j)
+static tess_status count_steps(tess_job *j)
 {
     const int64_t samples = tess__job_int(tess__job_find(j, "--train-samples"), 0);
     const int64_t batch = peek(j, "--global-batch-size", 0);
-    j->steps = (double)tess__job_int(tess__job_find(j, "--train-iters"), 0);
+    TESS_TRY(tess__job_steps(j, tess__job_find(j, "--train-iters")));
     if (j->steps <= 0 && samples > 0 && batch > 0) {
         const int64_t batches = (samples + batch - 1) / batch;
         j->steps = (double)batches;
     }
+    return TESS_OK;
 }
 
 tess_status tess__megatron_map(tess_job *j)
@@ -286,7 +287,7 @@ tess_status tess__megatron_map(tess_job *j)
     TESS_TRY(map_switch(j, "--overlap-grad-reduce", "training.overlap_dp"));
     TESS_TRY(map_switch(j, "--use-distributed-optimizer", "training.distributed_optimizer"));
     TESS_TRY(map_chunks(j));
-    count_steps(j);
+    TESS_TRY(count_steps(j));
     TESS_TRY(tess__job_rules(j, tess__megatron_flags, tess__n_megatron_flags));
     TESS_TRY(tess__job_software(j, "megatron"));
     return tess__job_assume(j, "system.cluster", "h100",

@@ -190,8 +190,7 @@ static tess_status map_batch(tess_job *j, const degrees *d)
         tess__job_either(j, "training.local_batch_size", "training.batch_size");
     const tess__job_pair *global = tess__job_find(j, "training.global_batch_size");
     const tess__job_pair *micro = find_degree(j, "pipeline_parallel_microbatch_size");
-    const tess__job_pair *steps = tess__job_find(j, "training.steps");
-    j->steps = (double)tess__job_int(steps, 0);
+    TESS_TRY(tess__job_steps(j, tess__job_find(j, "training.steps")));
     j->local_batch = tess__job_int(local, 8);
     if (d->pp > 1 && micro)
         TESS_TRY(tess__job_read(j, micro, "training.micro_batch", micro->value));

@@ -73,10 +73,13 @@ void train_progress_end(train_job *j);
 /* train_time.c: predicted seconds, of a step but for the last. */
 typedef struct {
     double linear, attention, optimiser, other, step, run;
+    int measured; /* steps that were run; 0: predicted from rates */
 } train_times;
 
-/* Measures rates for about a second and prints the time of a step and of the run. */
-tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, int threads);
+/* Measures for some seconds and prints the time of a step and of the run. fits: there is memory to
+ * run steps. */
+tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, int threads,
+                            int fits);
 
 /* train_banner.c: what is trained, on stderr; after it, the next commands, ready to paste. */
 tess_status train_banner(const train_job *j);

@@ -195,7 +195,8 @@ tess_status train_check_memory(train_job *j)
         show_plan(j);
         show_need(j->c, &need, machine.memory_available);
         show_latents(j, info.threads);
-        TRY(train_show_time(j, tokens_of(&j->config, &j->info), need.weights / 4, info.threads));
+        TRY(train_show_time(j, tokens_of(&j->config, &j->info), need.weights / 4, info.threads,
+                            all <= machine.memory_available));
     }
     if (all > machine.memory_available)
         return fail_memory(j, info.threads, all, need.total, machine.memory_available);

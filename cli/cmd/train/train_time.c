@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_time.c - predicted time of a step and of a run, from rates measured on this machine.
+/* train_time.c - predicted time of a step and of a run, measured on this machine.
+ *
+ * Where a step takes SHORT seconds at most, by the rates below, and its memory suffices, STEPS of
+ * them are run, with first weights and no folder, and the time is the median of those after the
+ * first. Else, and with several ranks, it follows from rates:
  *
  *   linear layers   2 parameters tokens (3, or 4 with recompute) / rate of a layer's products
  *   attention       (query, key) pairs x rates of dense attention, forward and backward
@@ -7,7 +11,8 @@
  *   other           OTHER of the linear layers: norms, activations, noise, loss
  *
  * The rates are those that `tessera bench` times, here in about a second. Ranks share all of it. A
- * machine that is busy makes the prediction too long.
+ * machine that is busy makes the prediction too long. Sparse steps are not predicted: their
+ * densities are not known before the run; of DSV it is a step of stage 1, whose predictors learn.
  */
 #include "train_job.h"
 
@@ -18,8 +23,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double OTHER = 0.2;
-enum { ROWS = 512, WIDEST = 2048, REPEATS = 5 };
+static const double OTHER = 0.2, SHORT = 2.0;
+enum { ROWS = 512, WIDEST = 2048, REPEATS = 5, STEPS = 5 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -90,6 +95,63 @@ static tess_status predict(const train_job *j, int64_t tokens, int64_t params, i
     return TESS_OK;
 }
 
+/* ---- steps that are run ---------------------------------------------------------------------- */
+
+typedef struct {
+    int n;
+    double step[STEPS], linear[STEPS], attention[STEPS], optimiser[STEPS];
+} timed;
+
+static int on_timed(void *user, const tess_step *step)
+{
+    timed *t = user;
+    if (t->n < STEPS) {
+        t->step[t->n] = 1e-3 * step->step_ms;
+        t->linear[t->n] = 1e-3 * step->linear_ms;
+        t->attention[t->n] = 1e-3 * step->attention_ms;
+        t->optimiser[t->n++] = 1e-3 * step->optimiser_ms;
+    }
+    return signals_caught() != 0;
+}
+
+/* Steps of a training that is made for them and leaves nothing. */
+static tess_status run_steps(const train_job *j, timed *t)
+{
+    const tess_model_opts fresh = {.gradients = 1, .seed = (uint64_t)j->v->common.seed};
+    tess_train_opts opts = j->opts;
+    tess_model *model = NULL;
+    tess_train *train = NULL;
+    opts.folder = opts.settings = NULL;
+    opts.validate_every = opts.sample_every = opts.checkpoint_every = 0;
+    opts.tensorboard = 0;
+    tess_status status = tess_model_create(j->c->ctx, &j->config, &fresh, &model);
+    if (status == TESS_OK)
+        status = tess_train_create(model, j->data, &opts, &train);
+    if (status == TESS_OK)
+        status = tess_train_run(train, least(STEPS, opts.steps), on_timed, t);
+    tess_train_destroy(train);
+    tess_model_destroy(model);
+    return status;
+}
+
+/* Replaces what the rates say by what steps take. */
+static tess_status measure(const train_job *j, train_times *t)
+{
+    timed times = {0};
+    const double before = t->step;
+    TRY(run_steps(j, &times));
+    if (times.n < 2)
+        return TESS_OK;
+    const int64_t n = times.n - 1;
+    t->measured = (int)n;
+    t->step = out_median(times.step + 1, n);
+    t->linear = out_median(times.linear + 1, n);
+    t->attention = out_median(times.attention + 1, n);
+    t->optimiser = out_median(times.optimiser + 1, n);
+    t->run *= t->step / before;
+    return TESS_OK;
+}
+
 /* "51 ms", "2.9 min", "58 days" */
 static const char *duration(double seconds, char text[32])
 {
@@ -105,12 +167,15 @@ static const char *duration(double seconds, char text[32])
     return text;
 }
 
-tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, int threads)
+tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, int threads,
+                            int fits)
 {
     cli *c = j->c;
-    train_times t;
+    train_times t = {0};
     char text[32];
     TRY(predict(j, tokens, params, threads, &t));
+    if (fits && c->ranks < 2 && t.step <= SHORT)
+        TRY(measure(j, &t));
     progress_clear(c);
     if (c->json) {
         json_t *o = json_object();
@@ -119,11 +184,15 @@ tess_status train_show_time(const train_job *j, int64_t tokens, int64_t params, 
         out_set(c, o, "attention_ms", out_number(1e3 * t.attention));
         out_set(c, o, "optimiser_ms", out_number(1e3 * t.optimiser));
         out_set(c, o, "run_s", out_number(t.run));
+        out_set(c, o, "measured_steps", json_integer(t.measured));
         out_set(c, c->json, "predicted", o);
         return TESS_OK;
     }
-    fprintf(c->out, "%-12s about %s: linear layers %.0f %%, dense attention %.0f %%\n", "step",
-            duration(t.step, text), 100 * t.linear / t.step, 100 * t.attention / t.step);
+    fprintf(c->out, "%-12s about %s", "step", duration(t.step, text));
+    if (t.measured)
+        fprintf(c->out, " (%d steps on this machine)", t.measured);
+    fprintf(c->out, ": linear layers %.0f %%, dense attention %.0f %%\n", 100 * t.linear / t.step,
+            100 * t.attention / t.step);
     fprintf(c->out, "%-12s about %s for %lld steps\n", "run", duration(t.run, text),
             (long long)j->opts.steps);
     return TESS_OK;

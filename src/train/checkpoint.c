@@ -271,7 +271,7 @@ tess_status tess_train_resume(tess_train *train, const char *dir)
     snprintf(train->checkpoint, sizeof train->checkpoint, "%s", dir);
     train->saved = train->step;
     train->resumed = 1;
-    return TESS_OK;
+    return tess__pg_agree(&train->pg, train->pg.rank == 0 ? tess__run_rotate(train) : TESS_OK);
 }
 
 tess_status tess_train_branch(tess_train *train, const char *dir)

@@ -277,6 +277,16 @@ int64_t tess__run_newest(const tess_train *train, int64_t last)
     return scan(folder, 1, last + 1, &count);
 }
 
+tess_status tess__run_rotate(const tess_train *train)
+{
+    char folder[PATH_MAX];
+    int count;
+    if (!train->opts.folder)
+        return TESS_OK;
+    TESS_TRY(tess__path(folder, train->opts.folder, checkpoints));
+    return scan(folder, 1, INT64_MAX, &count) == train->step ? rotate(train, folder) : TESS_OK;
+}
+
 tess_status tess__run_path(const tess_train *train, int64_t step, char path[PATH_MAX])
 {
     char name[48], folder[PATH_MAX];

@@ -330,4 +330,8 @@ int64_t tess__run_newest(const tess_train *train, int64_t last);
 tess_status tess__run_drop(const tess_train *train, int64_t last); /* removes all later ones */
 tess_status tess__run_path(const tess_train *train, int64_t step, char path[PATH_MAX]);
 
+/* Removes the oldest checkpoints beyond checkpoint_limit, if the state is that of the newest: a run
+ * that was killed after its last checkpoint has not done so. */
+tess_status tess__run_rotate(const tess_train *train);
+
 #endif

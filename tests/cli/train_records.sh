@@ -42,3 +42,8 @@ settings init
 cp init/checkpoints/step-000001/config.json model.json
 tessera train $small --config model.json --validate-every 0 --steps 1 --out config -q -j 1 >/dev/null
 settings config
+echo "== a run that was killed between its last checkpoint and the removal of its oldest"
+tessera train $small --steps 3 --checkpoint-every 1 --keep 2 --validate-every 0 --out kept -q >/dev/null
+cp -r kept/checkpoints/step-000002 kept/checkpoints/step-000001
+tessera train --out kept --resume -q >/dev/null
+ls kept/checkpoints

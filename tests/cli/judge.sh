@@ -29,6 +29,6 @@ echo "exit $?"
 # The model of the repository does what a prompt says, with all keys and with an eighth of them.
 model=$CASES/../../share/checkpoints/shapes
 tessera sample "$model" --attention dense --prompt "a red disc moving left" --steps 10 -q -o dense/
-tessera data dense --judge
+tessera data dense --judge | head -n 4
 tessera sample "$model" --attention dsv --density 0.125 --compensate 32 --cube 2x2x2 --prompt "a red disc moving left" --steps 10 -q -o sparse/
 tessera data sparse --judge | head -n 4

@@ -114,7 +114,12 @@ static int on_timed(void *user, const tess_step *step)
     return signals_caught() != 0;
 }
 
-/* Steps of a training that is made for them and leaves nothing. */
+static void no_event(void *user, const char *sentence)
+{
+    (void)user, (void)sentence;
+}
+
+/* Steps of a training that is made for them, says nothing and leaves nothing. */
 static tess_status run_steps(const train_job *j, timed *t)
 {
     const tess_model_opts fresh = {.gradients = 1, .seed = (uint64_t)j->v->common.seed};
@@ -124,6 +129,7 @@ static tess_status run_steps(const train_job *j, timed *t)
     opts.folder = opts.settings = NULL;
     opts.validate_every = opts.sample_every = opts.checkpoint_every = 0;
     opts.tensorboard = 0;
+    opts.event = no_event;
     tess_status status = tess_model_create(j->c->ctx, &j->config, &fresh, &model);
     if (status == TESS_OK)
         status = tess_train_create(model, j->data, &opts, &train);

@@ -102,9 +102,9 @@ typedef struct tess__observer {
     int64_t step;              /* which groups are sampled */
     const tess__order *orders; /* (n_orders): sizes of cubes that are compared */
     int n_orders;
-    const int64_t *inverse; /* (tokens): position in the pass's order of each raster index */
-    int overlap;            /* 1: measured with the profile */
-    const uint8_t *content; /* (layers, heads), with AUTO: 1: groups of a sparse layer are by
+    const int64_t *inverse;      /* (tokens): position in the pass's order of each raster index */
+    int overlap;                 /* 1: measured with the profile */
+    const uint8_t *content;      /* (layers, heads), with AUTO: 1: groups of a sparse layer are by
                                content; those of dense layers are compared */
     tess__observe_layer *layers; /* (layers) */
     int32_t *budgets; /* (orders, layers, quartiles, heads): keys of a check; 0: not known yet */

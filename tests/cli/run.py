@@ -48,7 +48,8 @@ def run(case, tessera):
     folder = tempfile.mkdtemp(prefix="tessera-cli-")
     try:
         done = subprocess.run(["bash", str(case)], cwd=folder, env=environment(tessera, folder),
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+                              stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=float(os.environ.get("CASE_SECONDS", 300)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     leaked = re.search(rb"\btess_\w+: .*", done.stdout + done.stderr)

@@ -4,9 +4,10 @@
 
     tools/predict_ranks.py --tessera build/release/bin/tessera --launcher "mpirun -n 2 --bind-to core"
 
-Measures this machine as a cluster, traces each rank by itself, replays them together, trains with two
-ranks, and prints both steps; data and context parallel, --repeat times each. The machine must be
-quiet: a played step is timed once.
+Measures this machine as a cluster, traces both ranks at the same time without communication (or one
+after the other: --trace-together 1), replays them together, trains with two ranks, and prints both
+steps; data and context parallel, --repeat times each. The machine must be quiet: a played step is
+timed once.
 """
 import argparse
 import json
@@ -30,10 +31,10 @@ def run(command, **environment):
     return done.stdout
 
 
-def predict(tessera, job, cluster, folder):
-    """ms of the step of both ranks, each traced by itself."""
+def predict(tessera, job, cluster, folder, together):
+    """ms of the step of both ranks, traced without each other."""
     run([tessera, "train", *MODEL, *job, "--cluster", cluster, "--trace-ranks", str(RANKS), "--trace-rank", "all",
-         "--trace-out", folder])
+         "--trace-together", str(together), "--trace-out", folder])
     traces = [word for rank in range(RANKS) for word in ("--trace", f"{folder}/rank{rank}.json")]
     return json.loads(run([tessera, "simulate", *traces, "--cluster", cluster, "--json"]))["step_ms"]
 
@@ -50,6 +51,7 @@ def main():
     parser.add_argument("--launcher", default="mpirun -n 2 --bind-to core", type=shlex.split)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--trace-together", type=int, default=RANKS, choices=range(1, RANKS + 1))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cluster = f"{folder}/here.json"
@@ -59,7 +61,7 @@ def main():
             word = name.split()[0]
             predicted, measured = [], []
             for i in range(args.repeat):
-                predicted.append(predict(args.tessera, job, cluster, f"{folder}/{word}{i}"))
+                predicted.append(predict(args.tessera, job, cluster, f"{folder}/{word}{i}", args.trace_together))
                 measured.append(measure(args.tessera, args.launcher, job, cluster, f"{folder}/{word}-run{i}", args.steps))
             p, m = statistics.median(predicted), statistics.median(measured)
             print(f"| {name} | {p:.1f} ({min(predicted):.1f}..{max(predicted):.1f}) | {m:.1f} "

@@ -127,8 +127,13 @@ static opt options[] = {
     {"trace-ranks", 0, OPT_INT, AT(trace_ranks), "N", .max = 1024, .unit = "ranks",
      .help = "ranks of the job that --trace-out records"},
     {"trace-rank", 0, OPT_STRING, AT(trace_rank), "R",
-     .help = "rank that --trace-out records, or all: every rank in turn, into rank0.json, "
-             "rank1.json, ... of the folder that --trace-out names; default: 0"},
+     .help = "rank that --trace-out records, or all: every rank, into rank0.json, rank1.json, ... "
+             "of the folder that --trace-out names; default: 0"},
+    {"trace-together", 0, OPT_INT, AT(trace_together), "N", .min = 1, .max = 256, .unit = "ranks",
+     .help =
+         "with --trace-rank all, ranks that are traced at the same time, each in a process of "
+         "its own, so that they share memory bus and caches as in the job; 1: in turn; default: "
+         "as many as a node has ranks and this machine cores"},
 };
 
 static const opt_group groups[] = {

@@ -18,6 +18,7 @@ typedef struct {
     const char *trace_out;
     int64_t trace_ranks;
     const char *trace_rank; /* a number, or "all" */
+    int64_t trace_together; /* 0: as many as fit */
     int trace_number;       /* the rank that is played now; not an option */
 } train_values;
 
@@ -52,8 +53,7 @@ tess_status train_run(cli *c, const train_values *v);
 /* ---- train_trace.c: a trace of one rank of many ---------------------------------------------- */
 
 tess_status train_trace_check(cli *c, const train_values *v);
-/* The ranks to play: *first up to *last. */
-void train_trace_ranks(const train_values *v, int *first, int *last);
+int train_trace_number(const train_values *v); /* the rank to trace; of all: 0 */
 /* Whether every rank is played, each into a file of a folder. */
 int train_trace_all(const train_values *v);
 /* Makes the folder; the file of a rank in it. */
@@ -61,5 +61,13 @@ tess_status train_trace_folder(cli *c, const train_values *v);
 void train_trace_path(const train_values *v, int rank, char *path, size_t size);
 tess_status train_trace_open(cli *c, const train_values *v, tess_comm **comm); /* if asked for */
 tess_status train_trace_run(cli *c, const train_values *v, tess_train *train, tess_comm *comm);
+
+/* Prints what was traced: the file, the rank, how many ranks ran at the same time. */
+typedef struct {
+    const char *path;
+    int rank, together;
+    double step_ms;
+} train_traced;
+void train_trace_show(cli *c, const train_values *v, const train_traced *t);
 
 #endif

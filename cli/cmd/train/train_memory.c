@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_memory.c - memory that a training run needs, compared with what is available. */
 #include "train_job.h"
+#include "train_together.h"
 
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
@@ -191,6 +192,7 @@ tess_status train_check_memory(train_job *j)
                     tess_train_need(&j->config, &j->info, &j->opts, info.threads, &need)));
     int64_t all = need.total;
     TRY(add_neighbours(j->c, &all));
+    all *= train_together_ranks();
     if (j->v->dry_run) {
         show_plan(j);
         show_need(j->c, &need, machine.memory_available);

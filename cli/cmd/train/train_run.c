@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_run.c - a training run from the command line: model, data, memory, steps, result. */
 #include "train_job.h"
+#include "train_together.h"
 
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/machine.h"
@@ -182,26 +183,29 @@ static tess_status run_one(cli *c, const train_values *v, int trace_rank, const 
     return status;
 }
 
-/* Every rank in turn, each into its file. */
+/* Every rank, each into its file; of a node as many at once as there are cores. */
 static tess_status run_ranks(cli *c, const train_values *v)
 {
-    int first, last;
     char path[4096];
+    train_together plan;
+    TRY(train_together_plan(c, v, &plan));
     TRY(train_trace_folder(c, v));
-    train_trace_ranks(v, &first, &last);
-    for (int rank = first; rank <= last; rank++) {
+    for (int rank = 0, n; rank < (int)v->trace_ranks; rank += n) {
+        const int node_end = (rank / plan.node + 1) * plan.node;
+        const int end = node_end < (int)v->trace_ranks ? node_end : (int)v->trace_ranks;
+        n = end - rank < plan.at_once ? end - rank : plan.at_once;
+        if (v->dry_run)
+            n = 1; /* nothing is timed side by side */
         train_trace_path(v, rank, path, sizeof path);
-        TRY(run_one(c, v, rank, path));
+        TRY(n > 1 ? train_together_run(c, v, &plan, rank, n) : run_one(c, v, rank, path));
     }
     return TESS_OK;
 }
 
 tess_status train_run(cli *c, const train_values *v)
 {
-    int first, last;
     TRY(world_agree(c, c->comm, check_usage(c, v)));
     if (v->trace_out && train_trace_all(v))
         return run_ranks(c, v);
-    train_trace_ranks(v, &first, &last);
-    return run_one(c, v, first, NULL);
+    return run_one(c, v, train_trace_number(v), NULL);
 }

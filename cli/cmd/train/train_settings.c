@@ -28,9 +28,10 @@ static const opt *find(const opt *table, int n, const char *name)
 /* Whether an option is a setting: not where a run lies, nor what is done with it and by whom. */
 static int is_setting(const opt *o)
 {
-    static const char *const others[] = {"out",       "resume",        "settings",   "dry-run",
-                                         "branch",    "ranks-context", "strategy",   "cluster",
-                                         "trace-out", "trace-ranks",   "trace-rank", "until"};
+    static const char *const others[] = {
+        "out",           "resume",         "settings", "dry-run",   "branch",
+        "ranks-context", "strategy",       "cluster",  "trace-out", "trace-ranks",
+        "trace-rank",    "trace-together", "until"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(o->name, others[i]) == 0)
             return 0;

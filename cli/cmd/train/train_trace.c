@@ -5,9 +5,8 @@
  * step touches memory that later ones only use again, so the second one is written. Losses have no
  * meaning: the data that other ranks would send are made up.
  */
-#include "cmd_train.h"
-
 #include "tessera/advanced/collectives.h"
+#include "train_together.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,10 +29,9 @@ int train_trace_all(const train_values *v)
     return v->trace_rank && strcmp(v->trace_rank, "all") == 0;
 }
 
-void train_trace_ranks(const train_values *v, int *first, int *last)
+int train_trace_number(const train_values *v)
 {
-    *first = v->trace_rank && !train_trace_all(v) ? (int)strtol(v->trace_rank, NULL, 10) : 0;
-    *last = train_trace_all(v) ? (int)v->trace_ranks - 1 : *first;
+    return v->trace_rank && !train_trace_all(v) ? (int)strtol(v->trace_rank, NULL, 10) : 0;
 }
 
 void train_trace_path(const train_values *v, int rank, char *path, size_t size)
@@ -63,15 +61,19 @@ static tess_status check_rank(cli *c, const train_values *v)
 tess_status train_trace_check(cli *c, const train_values *v)
 {
     if (!v->trace_out)
-        return v->trace_ranks || v->trace_rank
+        return v->trace_ranks || v->trace_rank || v->trace_together
                    ? out_usage(c, "--trace-%s is given, but no --trace-out",
-                               v->trace_ranks ? "ranks" : "rank")
+                               v->trace_ranks  ? "ranks"
+                               : v->trace_rank ? "rank"
+                                               : "together")
                    : TESS_OK;
     if (c->ranks > 1)
         return out_usage(c, "--trace-out plays one rank alone, must be started without a launcher");
     if (v->trace_ranks < 2)
         return out_usage(c, "--trace-ranks is missing, must be the ranks of the job, 2 or more");
     TRY(check_rank(c, v));
+    if (v->trace_together && !train_trace_all(v) && train_together_ranks() == 1)
+        return out_usage(c, "--trace-together is given, but no --trace-rank all");
     if (!v->opts.cluster && v->opts.ranks_context != 1)
         return out_usage(c, "--cluster is missing: a rank alone has no links to measure");
     return v->out || v->resume ? out_usage(c, "--trace-out writes no run, --out and --resume must "
@@ -89,8 +91,12 @@ static int on_step(void *user, const tess_step *step)
 {
     recorder *r = user;
     r->step_ms = step->step_ms;
-    r->status =
-        ++r->steps == 1 ? tess_comm_trace_clear(r->comm) : tess_comm_trace_write(r->comm, r->path);
+    if (++r->steps == 1) {
+        train_together_wait();
+        r->status = tess_comm_trace_clear(r->comm);
+    } else {
+        r->status = tess_comm_trace_write(r->comm, r->path);
+    }
     if (r->status != TESS_OK)
         out_fail(r->c, r->status, "%s", tess_last_error());
     return r->status != TESS_OK || signals_caught();
@@ -103,20 +109,30 @@ tess_status train_trace_run(cli *c, const train_values *v, tess_train *train, te
     progress_clear(c);
     TRY(r.status);
     TRY(status);
+    train_trace_show(
+        c, v, &(train_traced){v->trace_out, v->trace_number, train_together_ranks(), r.step_ms});
+    return TESS_OK;
+}
+
+void train_trace_show(cli *c, const train_values *v, const train_traced *t)
+{
     if (!c->json) {
-        fprintf(c->out, "%s: a step of rank %d of %lld, %.1f ms of computing here\n", v->trace_out,
-                v->trace_number, (long long)v->trace_ranks, r.step_ms);
-        return TESS_OK;
+        fprintf(c->out, "%s: a step of rank %d of %lld, %.1f ms of computing here", t->path,
+                t->rank, (long long)v->trace_ranks, t->step_ms);
+        if (t->together > 1)
+            fprintf(c->out, ", %d ranks at the same time", t->together);
+        fputc('\n', c->out);
+        return;
     }
     json_t *one = train_trace_all(v) ? json_object() : c->json;
-    out_set(c, one, "trace", out_text(v->trace_out));
-    out_set(c, one, "rank", json_integer(v->trace_number));
+    out_set(c, one, "trace", out_text(t->path));
+    out_set(c, one, "rank", json_integer(t->rank));
     out_set(c, one, "ranks", json_integer(v->trace_ranks));
-    out_set(c, one, "step_ms", out_number(r.step_ms));
+    out_set(c, one, "together", json_integer(t->together));
+    out_set(c, one, "step_ms", out_number(t->step_ms));
     if (one == c->json)
-        return TESS_OK;
+        return;
     if (!json_object_get(c->json, "traces"))
         out_set(c, c->json, "traces", json_array());
     out_append(c, json_object_get(c->json, "traces"), one);
-    return TESS_OK;
 }

@@ -133,6 +133,30 @@ static void a_torchtitan_file_becomes_settings(void **state)
     end(&w);
 }
 
+/* 16 shards of a replica by 4 replicas; without shards replicas are plain data parallelism. */
+static void replicas_of_shards_are_a_layout(void **state)
+{
+    (void)state;
+    world w = parse("job.toml", "[model]\nname = \"llama3\"\nflavor = \"8B\"\n"
+                                "[parallelism]\ndata_parallel_shard_degree = 16\n"
+                                "data_parallel_replicate_degree = 4\n");
+    check(&w,
+          (const char *const[][2]){
+              {"layout.gpus", "64"}, {"layout.zero", "3"}, {"layout.replicas", "4"}, {NULL, NULL}});
+    end(&w);
+    w = parse("job.toml", "[model]\nflavor = \"8B\"\n"
+                          "[parallelism]\ndata_parallel_shard_degree = 1\n"
+                          "data_parallel_replicate_degree = 4\n");
+    check(&w,
+          (const char *const[][2]){
+              {"layout.gpus", "4"}, {"layout.zero", "0"}, {"layout.replicas", "1"}, {NULL, NULL}});
+    end(&w);
+    w = parse("train.sh",
+              "python pretrain_gpt.py --num-layers 8 --num-distributed-optimizer-instances 2\n");
+    check(&w, (const char *const[][2]){{"layout.replicas", "2"}, {NULL, NULL}});
+    end(&w);
+}
+
 static void keys_of_older_versions_are_read_too(void **state)
 {
     (void)state;
@@ -297,6 +321,7 @@ static void scripts_that_cannot_be_read_are_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_torchtitan_file_becomes_settings),
+    cmocka_unit_test(replicas_of_shards_are_a_layout),
     cmocka_unit_test(keys_of_older_versions_are_read_too),
     cmocka_unit_test(a_model_outside_the_catalogue_is_unknown_and_may_be_given),
     cmocka_unit_test(values_that_break_a_rule_name_their_line),

@@ -70,6 +70,8 @@ static tess_scenario random_scenario(void)
         if (s.layout.tp * s.layout.cp * s.layout.dp % s.layout.ep)
             s.layout.ep = 1;
     }
+    if (s.layout.zero && s.layout.dp > 1 && s.layout.ep < 2)
+        s.layout.replicas = one_of(few, 2);
     s.layout.cp_kind = below(2) ? TESS_SIM_CP_RING : TESS_SIM_CP_ULYSSES;
     s.training.recompute = (tess_sim_recompute)below(3);
     s.training.global_batch = (int64_t)s.layout.dp * s.layout.pp * (1 + below(3));

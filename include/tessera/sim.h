@@ -108,9 +108,11 @@ typedef struct {
     int cp;
     tess_sim_cp cp_kind;
     int ep;
-    int etp;  /* tensor parallelism of experts; 0: tp */
-    int dp;   /* 0: gpus / (tp cp pp) */
-    int zero; /* 0; 1: optimiser, 2: and gradients, 3: and weights are split over dp (FSDP) */
+    int etp;      /* tensor parallelism of experts; 0: tp */
+    int dp;       /* 0: gpus / (tp cp pp) */
+    int zero;     /* 0; 1: optimiser, 2: and gradients, 3: and weights are split over dp (FSDP) */
+    int replicas; /* groups of dp ranks that split all of it each and hold copies of each other
+                     (HSDP, instances of Megatron's distributed optimizer); 0: 1 */
     int first_layers, last_layers; /* of the first and last stage; 0: an even split */
     int outer_layers; /* 1: embedding and LM head count as a layer each when layers are split */
 } tess_sim_layout;

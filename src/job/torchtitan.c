@@ -116,10 +116,7 @@ static tess_status map_sharding(tess_job *j, const degrees *d, const tess__job_p
     const char *policy = reshard ? reshard->value : "default";
     const int never = strcmp(policy, "never") == 0 || (strcmp(policy, "default") == 0 && d->pp > 1);
     const char *zero = d->shard == 1 ? "0" : never ? "2" : "3";
-    if (d->replicate > 1 && d->shard != 1)
-        TESS_TRY(tess__job_assume(j, "layout.zero", zero,
-                                  "HSDP, as FSDP over replicas and shards together"));
-    else if (shard)
+    if (shard)
         TESS_TRY(tess__job_read(j, shard, "layout.zero", zero));
     else
         TESS_TRY(tess__job_assume(j, "layout.zero", zero, "torchtitan's default is FSDP"));
@@ -137,9 +134,9 @@ static tess_status map_layout(tess_job *j, degrees *d)
     shard = shard ? shard : old;
     d->replicate = tess__job_int(replicate, 1);
     d->shard = tess__job_int(shard, -1);
-    if (replicate && d->replicate > 1)
-        TESS_TRY(tess__job_note(j, TESS_JOB_UNMODELLED, replicate,
-                                "replicas and shards count as one data-parallel group"));
+    if (replicate)
+        TESS_TRY(tess__job_read(j, replicate, "layout.replicas",
+                                d->shard == 1 ? "1" : replicate->value));
     TESS_TRY(map_gpus(j, d));
     TESS_TRY(map_sharding(j, d, shard));
     return d->tp > 1 ? tess__job_assume(j, "layout.sequence", "true",

@@ -92,6 +92,7 @@ const tess__field tess__fields[] = {
     INT(layout, etp, 0, 65536, "tensor parallelism of experts; 0: tp"),
     INT(layout, dp, 0, 10000000, "data parallelism; 0: gpus / (tp cp pp)"),
     INT(layout, zero, 0, 3, "what data parallelism splits: 1 optimiser, 2 gradients, 3 weights"),
+    INT(layout, replicas, 0, 10000000, "groups of dp ranks that each split it (HSDP); 0: 1"),
     INT(layout, first_layers, 0, 100000, "layers of the first stage; 0: an even split"),
     INT(layout, last_layers, 0, 100000, "layers of the last stage; 0: an even split"),
     FLAG(layout, outer_layers, "embedding and LM head count as layers when these are split"),

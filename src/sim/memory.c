@@ -114,8 +114,8 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
                           sim->experts[stage] * sim->parts[TESS__EXPERTS].weights;
-    const double over = (double)l->dp * l->cp;
-    const double over_experts = fmax((double)l->tp * over / ((double)l->ep * l->etp), 1.0);
+    const double over = tess__shard_group(sim, TESS__SHARD, 0).n;
+    const double over_experts = fmax(tess__shard_group(sim, TESS__SHARD, 1).n, 1.0);
     double out[3];
     for (int i = 0; i < 3; i++) {
         int split = zero >= 3 - i;        /* optimiser from 1, gradients from 2, weights from 3 */

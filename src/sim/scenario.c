@@ -159,6 +159,12 @@ static tess_status check_chunks(const tess_sim_layout *l)
     }
 }
 
+/* Ranks of a stage that split one copy of its state. */
+static int64_t shard_ranks(const tess_sim_layout *l)
+{
+    return (int64_t)l->tp * l->cp * l->dp / l->replicas;
+}
+
 static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
 {
     int *const degrees[] = {&l->tp, &l->pp, &l->vpp, &l->cp, &l->ep};
@@ -192,9 +198,12 @@ static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
         return fail_rule("layout.ep", l->ep, "be 1: model.experts is", 0);
     if (m->experts && m->experts % l->ep)
         return fail_rule("layout.ep", l->ep, "divide model.experts", m->experts);
-    if (l->ep > 1 && ((int64_t)l->tp * l->cp * l->dp) % ((int64_t)l->ep * l->etp))
-        return fail_rule("layout.ep", l->ep, "with etp divide tp cp dp,",
-                         (int64_t)l->tp * l->cp * l->dp);
+    set_default(&l->replicas, 1);
+    if (l->dp % l->replicas)
+        return fail_rule("layout.replicas", l->replicas, "divide layout.dp", l->dp);
+    if (l->ep > 1 && shard_ranks(l) % ((int64_t)l->ep * l->etp))
+        return fail_rule("layout.ep", l->ep, "with etp divide tp cp dp / replicas,",
+                         shard_ranks(l));
     if (l->schedule == TESS_SIM_SCHEDULE_DEFAULT)
         l->schedule = l->vpp > 1 ? TESS_SIM_INTERLEAVED : TESS_SIM_1F1B;
     TESS_TRY(check_chunks(l));
@@ -213,6 +222,11 @@ static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
     if (t->global_batch % round)
         return fail_rule("training.global_batch", t->global_batch,
                          "be a multiple of dp times micro_batch,", round);
+    if (l->replicas > 1 && !l->zero && t->distributed_optimizer != TESS_SIM_ON)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: layout.replicas is %d, needs layout.zero of 1 or more, or "
+                          "training.distributed_optimizer",
+                          l->replicas);
     if (t->grad_bytes == 1 || t->grad_bytes == 3)
         return tess__fail(TESS_EINVAL, "scenario: training.grad_bytes is %d, must be 0, 2 or 4",
                           t->grad_bytes);

@@ -266,6 +266,17 @@ double tess__job_slowness(const tess_sim *sim);  /* by which all takes longer */
 double tess__job_host_step(const tess_sim *sim); /* seconds of the hosts in a step */
 double tess__job_clock(const tess_sim *sim);     /* under the power limit, relative to none */
 
+/* ---- shards.c: which ranks split state, and which hold copies of it -------------------------- */
+
+typedef struct {
+    int n, stride;
+} tess__shard_ranks;
+
+/* Ranks that hold the same weights of a layer, or of its experts; of these the ranks that split the
+ * state of one replica, and those of different replicas that hold the same part. */
+enum { TESS__SAME_WEIGHTS, TESS__SHARD, TESS__REPLICAS };
+tess__shard_ranks tess__shard_group(const tess_sim *sim, int which, int experts);
+
 /* ---- stage_layers.c -------------------------------------------------------------------------- */
 
 /* Layers of each stage: as given, even with the remainder to the first stages, or by cost. */

@@ -6,6 +6,8 @@
  * of weights. They hide behind the backward pass of the last micro-batch and the forward pass of
  * the first one as far as the era overlaps them. With weights split too (ZeRO-3, FSDP) every layer
  * gathers its weights before each pass and scatters its gradients after, for every micro-batch.
+ * With replicas (HSDP) that is among the ranks of one replica, and the scattered gradients are
+ * added up among replicas, by the same rule of overlap.
  */
 #include "sim_internal.h"
 
@@ -46,31 +48,40 @@ static double grad_bytes(const tess_sim *sim)
     return sim->s.training.grad_bytes ? sim->s.training.grad_bytes : sim->era[TESS__ERA_GRAD_BYTES];
 }
 
-/* Seconds of a collective on `weights` parameters of this rank, experts apart. */
-static double both(tess_sim *sim, const char *name, int pass, tess_collective_op what,
+/* Seconds of a collective of `bytes` for each parameter of this rank, experts apart. Among replicas
+ * it is of the part that the rank has. */
+static double both(tess_sim *sim, const char *name, int pass, tess_collective_op what, int among,
                    double weights, double experts, double bytes)
 {
-    const tess_sim_layout *l = &sim->s.layout;
     const double share = sim->era[TESS__ERA_NETWORK_SHARE];
-    const int n = l->dp * l->cp;
-    const int ne = (int)((double)l->tp * l->cp * l->dp / ((double)l->ep * l->etp));
     double seconds = 0.0;
     const double counts[] = {weights - experts, experts};
-    const int group[] = {n, ne}, stride[] = {l->tp, l->ep * l->etp};
     for (int i = 0; i < 2; i++) {
-        if (counts[i] <= 0.0 || group[i] < 2)
+        const tess__shard_ranks group = tess__shard_group(sim, among, i);
+        const double part = among == TESS__REPLICAS ? tess__shard_group(sim, TESS__SHARD, i).n : 1;
+        if (counts[i] <= 0.0 || group.n < 2)
             continue;
         /* Many small collectives pay for their hops each. */
         const double calls = pass == TESS__STEP ? fmax(sim->dp_calls, 1.0) : 1.0;
-        tess__op *op = tess__add_comm(sim, name, pass, TESS__DP, what, bytes * counts[i] / calls,
-                                      group[i], stride[i], 1.0);
-        const double nodes = (double)stride[i] * group[i] / sim->cluster->node_gpus;
+        tess__op *op =
+            tess__add_comm(sim, name, pass, TESS__DP, what, bytes * counts[i] / (part * calls),
+                           group.n, group.stride, 1.0);
+        const double nodes = (double)group.stride * group.n / sim->cluster->node_gpus;
         op->seconds *= calls;
         if (nodes > 1.0)
             op->seconds *= (1.0 + sim->era[TESS__ERA_NETWORK_LOSS] * log2(nodes)) / share;
         seconds += op->seconds;
     }
     return seconds;
+}
+
+/* Seconds to add gradients up: scattered within a replica, then added up among replicas. */
+static double scatter(tess_sim *sim, int pass, double weights, double experts)
+{
+    return both(sim, "scatter gradients", pass, TESS_REDUCE_SCATTER, TESS__SHARD, weights, experts,
+                grad_bytes(sim)) +
+           both(sim, "reduce over replicas", pass, TESS_ALL_REDUCE, TESS__REPLICAS, weights,
+                experts, grad_bytes(sim));
 }
 
 /* Lets the operations from `first` on hide behind `room` seconds; returns what is waited for. */
@@ -112,15 +123,15 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
         hidden_share(sim, TESS__ERA_DP_FORWARD) * sim->forward[stage] * window(sim);
     const int split = l->zero > 0 || sim->s.training.distributed_optimizer > 0;
     int first = sim->n_ops;
-    const double all =
-        both(sim, split ? "scatter gradients" : "reduce gradients", TESS__STEP,
-             split ? TESS_REDUCE_SCATTER : TESS_ALL_REDUCE, weights, experts, grad_bytes(sim));
+    const double all = split ? scatter(sim, TESS__STEP, weights, experts)
+                             : both(sim, "reduce gradients", TESS__STEP, TESS_ALL_REDUCE,
+                                    TESS__SAME_WEIGHTS, weights, experts, grad_bytes(sim));
     waited = hide(sim, first, all, behind);
     if (split) {
         first = sim->n_ops;
         waited += hide(sim, first,
-                       both(sim, "gather weights", TESS__STEP, TESS_ALL_GATHER, weights, experts,
-                            sim->element),
+                       both(sim, "gather weights", TESS__STEP, TESS_ALL_GATHER, TESS__SHARD,
+                            weights, experts, sim->element),
                        before);
     }
     if (sim->s.model.tied && l->pp > 1) {
@@ -138,9 +149,8 @@ double tess__optimiser_seconds(tess_sim *sim, int stage)
     double experts;
     sim->part = TESS__WHOLE;
     const int split = l->zero > 0 || sim->s.training.distributed_optimizer > 0;
-    const double over = split ? (double)l->dp * l->cp : 1.0;
-    const double over_experts =
-        split ? fmax((double)l->tp * l->cp * l->dp / ((double)l->ep * l->etp), 1.0) : 1.0;
+    const double over = split ? tess__shard_group(sim, TESS__SHARD, 0).n : 1.0;
+    const double over_experts = split ? fmax(tess__shard_group(sim, TESS__SHARD, 1).n, 1.0) : 1.0;
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double own = (weights - experts) / over + experts / over_experts;
     const double each = l->zero > 1 ? own : weights;
@@ -162,14 +172,13 @@ void tess__fsdp_ops(tess_sim *sim, int part)
         if (sim->ops[i].part == part)
             compute[sim->ops[i].pass] += sim->ops[i].seconds;
     int first = sim->n_ops;
-    double all = both(sim, "gather weights", TESS__FORWARD, TESS_ALL_GATHER, p->weights,
-                      p->expert_weights, sim->element);
+    double all = both(sim, "gather weights", TESS__FORWARD, TESS_ALL_GATHER, TESS__SHARD,
+                      p->weights, p->expert_weights, sim->element);
     hide(sim, first, all, hidden_share(sim, TESS__ERA_DP_FORWARD) * compute[TESS__FORWARD]);
     first = sim->n_ops;
-    all = both(sim, "gather weights", TESS__BACKWARD, TESS_ALL_GATHER, p->weights,
+    all = both(sim, "gather weights", TESS__BACKWARD, TESS_ALL_GATHER, TESS__SHARD, p->weights,
                p->expert_weights, sim->element);
-    all += both(sim, "scatter gradients", TESS__BACKWARD, TESS_REDUCE_SCATTER, p->weights,
-                p->expert_weights, grad_bytes(sim));
+    all += scatter(sim, TESS__BACKWARD, p->weights, p->expert_weights);
     hide(sim, first, all,
          hidden_share(sim, TESS__ERA_DP_HIDDEN) *
              (compute[TESS__BACKWARD] + compute[TESS__WEIGHT] + compute[TESS__AGAIN]));

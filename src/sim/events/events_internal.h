@@ -172,6 +172,7 @@ void tess__step_find_hop(struct tess__step *p);
 /* What a stage of the pipeline does beside its passes. */
 typedef struct {
     tess__op gradient[2], gather[2]; /* of weights without experts, of experts; seconds 0: none */
+    tess__op replicas[2];            /* gradients among replicas */
     tess__op optimiser, tied;
     double weights[2];           /* of the stage, in the same order */
     double part[TESS__PARTS][2]; /* of one part */

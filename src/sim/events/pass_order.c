@@ -81,7 +81,7 @@ static void put_scatters(tess__builder *b)
     for (int i = 0; i < b->sim->n_part_ops; i++) {
         const tess__op *op = &b->sim->ops[i];
         if (!is_here(b, op, TESS__BACKWARD) || op->class != TESS__DP ||
-            (int)op->batch != TESS_REDUCE_SCATTER)
+            (int)op->batch == TESS_ALL_GATHER)
             continue;
         const int at =
             tess__pass_comm(b, op, tess__pass_all(op), b->last >= 0 ? b->last : b->chain);

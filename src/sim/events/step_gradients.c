@@ -29,7 +29,7 @@ void tess__stage_end_fill(const tess_sim *sim, int stage, tess_sim *scratch, tes
     }
     tess__gradient_seconds(scratch, stage);
     const int plain = end->weights[0] > 0.0 && l->dp * l->cp > 1;
-    int n_gradient = !plain, n_gather = !plain;
+    int n_gradient = !plain, n_gather = !plain, n_replicas = !plain;
     for (int i = scratch->n_part_ops; i < scratch->n_ops; i++) {
         const tess__op *op = &scratch->ops[i];
         if (op->n == (double)l->tp * l->cp * l->dp && op->m == 2.0 && l->pp > 1 &&
@@ -37,6 +37,8 @@ void tess__stage_end_fill(const tess_sim *sim, int stage, tess_sim *scratch, tes
             end->tied = *op;
         else if ((int)op->batch == TESS_ALL_GATHER && n_gather < 2)
             end->gather[n_gather++] = *op;
+        else if (strcmp(op->name, "reduce over replicas") == 0 && n_replicas < 2)
+            end->replicas[n_replicas++] = *op;
         else if (n_gradient < 2)
             end->gradient[n_gradient++] = *op;
     }
@@ -84,11 +86,22 @@ void tess__step_gathers(tess__step *p, const tess__stage_end *end)
             gather_part(p, end, k, place);
 }
 
+/* A fraction of the gradients, without experts (i 0) or of experts: to its ranks, and there over
+ * replicas. */
+static void add_gradients(tess__step *p, const tess__stage_end *end, int i, double fraction,
+                          int32_t after)
+{
+    const tess__op *const calls[] = {&end->gradient[i], &end->replicas[i]};
+    for (int k = 0; k < 2; k++)
+        if (tess__pass_all(calls[k]) > 0.0)
+            after = add_comm(p, calls[k], fraction, after);
+}
+
 void tess__step_reduce(tess__step *p, const tess__stage_end *end, int part, int32_t after)
 {
     for (int i = 0; i < 2; i++)
-        if (end->gradient[i].seconds + end->gradient[i].hidden > 0.0 && end->part[part][i] > 0.0)
-            add_comm(p, &end->gradient[i], end->part[part][i] / end->weights[i], after);
+        if (end->part[part][i] > 0.0)
+            add_gradients(p, end, i, end->part[part][i] / end->weights[i], after);
 }
 
 /* The call of this row and the one at the other end of its pipeline. */
@@ -127,8 +140,7 @@ void tess__step_finish(tess__step *p, const tess__stage_end *end)
 {
     const double host = tess__job_host_step(p->sim);
     for (int i = 0; i < 2 && !tess__overlaps_dp(p->sim, 0); i++)
-        if (end->gradient[i].seconds + end->gradient[i].hidden > 0.0)
-            add_comm(p, &end->gradient[i], 1.0, p->last);
+        add_gradients(p, end, i, 1.0, p->last);
     reduce_tied(p, end);
     const int32_t at = tess__step_add(
         p, &(tess__pass_op){.number = tess__timeline_name(p->t, end->optimiser.name),

@@ -96,12 +96,11 @@ tess_status tess__step_fill_ends(tess__step *p, tess__arena *arena)
     for (int i = 0; scratch && p->ends && i < p->c->stages; i++) {
         tess__stage_end *e = &p->ends[i];
         tess__stage_end_fill(p->sim, i, scratch, e);
-        for (int k = 0; k < 2; k++) {
-            if (e->gradient[k].m > 1.0)
-                tess__pass_kind(&p->in, (int)e->gradient[k].m, (int)e->gradient[k].n, TESS__DP);
-            if (e->gather[k].m > 1.0)
-                tess__pass_kind(&p->in, (int)e->gather[k].m, (int)e->gather[k].n, TESS__DP);
-        }
+        const tess__op *const calls[] = {&e->gradient[0], &e->gather[0], &e->replicas[0],
+                                         &e->gradient[1], &e->gather[1], &e->replicas[1]};
+        for (int k = 0; k < 6; k++)
+            if (calls[k]->m > 1.0)
+                tess__pass_kind(&p->in, (int)calls[k]->m, (int)calls[k]->n, TESS__DP);
     }
     tess__free(p->sim->ctx, scratch);
     return scratch && p->ends ? TESS_OK : TESS_ENOMEM;

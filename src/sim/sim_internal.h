@@ -266,7 +266,7 @@ double tess__job_slowness(const tess_sim *sim);  /* by which all takes longer */
 double tess__job_host_step(const tess_sim *sim); /* seconds of the hosts in a step */
 double tess__job_clock(const tess_sim *sim);     /* under the power limit, relative to none */
 
-/* ---- shards.c: which ranks split state, and which hold copies of it -------------------------- */
+/* ---- replicas.c: which ranks split state, and which hold copies of it ------------------------ */
 
 typedef struct {
     int n, stride;

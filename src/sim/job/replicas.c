@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shards.c - the ranks that split weights, gradients and optimiser, and those that hold copies.
+/* replicas.c - the ranks that split weights, gradients and optimiser, and those that hold copies.
  *
  * n ranks hold the same weights: dp cp of them tp apart, of experts tp cp dp / (ep etp) of them
  * ep etp apart. Without replicas they split the state among all of them. With r replicas (HSDP)

@@ -181,6 +181,29 @@ static void published_models_are_imported(void **state)
     assert_int_equal(s.model.hidden, 1536);
     assert_int_equal(s.model.cross, 1);
     assert_int_equal(s.model.patch_s, 2);
+    static const char hunyuan[] =
+        "{\"_class_name\": \"HunyuanVideoTransformer3DModel\", \"attention_head_dim\": 128,"
+        "\"mlp_ratio\": 4.0, \"num_attention_heads\": 24, \"num_layers\": 20,"
+        "\"num_single_layers\": 40, \"patch_size\": 2, \"patch_size_t\": 1}";
+    CHECK_OK(tess__model_import(ctx, "c.json", hunyuan, sizeof hunyuan - 1, &s));
+    CHECK_OK(tess_scenario_set(ctx, &want, "model.name", "hunyuan-13b"));
+    assert_true(s.model.layers == want.model.layers && s.model.hidden == want.model.hidden &&
+                s.model.double_layers == 20 && want.model.double_layers == 20 &&
+                s.model.modulation == want.model.modulation && s.model.parallel &&
+                want.model.parallel && s.model.text == want.model.text);
+    static const char flux[] =
+        "{\"_class_name\": \"FluxTransformer2DModel\", \"attention_head_dim\": 128,"
+        "\"in_channels\": 64, \"num_attention_heads\": 24, \"num_layers\": 19,"
+        "\"num_single_layers\": 38, \"patch_size\": 1}";
+    CHECK_OK(tess__model_import(ctx, "c.json", flux, sizeof flux - 1, &s));
+    assert_true(s.model.layers == 57 && s.model.double_layers == 19 && s.model.hidden == 3072 &&
+                s.model.text == 512 && s.model.patch_s == 2);
+    static const char cog[] =
+        "{\"_class_name\": \"CogVideoXTransformer3DModel\", \"attention_head_dim\": 64,"
+        "\"num_attention_heads\": 48, \"num_layers\": 42, \"patch_size\": 2,"
+        "\"max_text_seq_length\": 226, \"time_embed_dim\": 512}";
+    CHECK_OK(tess__model_import(ctx, "c.json", cog, sizeof cog - 1, &s));
+    assert_true(s.model.modulation == 512 && s.model.double_layers == 0 && s.model.text == 226);
     CHECK_FAILS(tess__model_import(ctx, "c.json", "{\"a\": 1}", 8, &s), TESS_EFORMAT,
                 "c.json: line 1: no layers, width or heads of a transformer are here");
 }

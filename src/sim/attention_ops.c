@@ -225,7 +225,7 @@ void tess__attention_ops(tess_sim *sim)
     if (m->kv_rank)
         latent_projections(sim, heads, input);
     else
-        tess__add_linear(sim, "qkv", 1, t, q + k + v, m->hidden, input);
+        tess__add_token_linear(sim, "qkv", "qkv of prompt", q + k + v, m->hidden, input);
     if (m->gated && !m->kv_rank)
         rotary(sim, q + k);
 
@@ -251,6 +251,6 @@ void tess__attention_ops(tess_sim *sim)
     for (int i = first; i < sim->n_ops; i++)
         seconds[sim->ops[i].pass == TESS__BACKWARD] += sim->ops[i].seconds;
     context_parallel(sim, heads, m->kv_rank ? heads : kv, seconds);
-    tess__add_linear(sim, "projection", 1, t, m->hidden, heads * m->value_dim,
-                     e * t * heads * m->value_dim);
+    tess__add_token_linear(sim, "projection", "projection of prompt", m->hidden,
+                           heads * m->value_dim, e * t * heads * m->value_dim);
 }

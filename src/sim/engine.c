@@ -103,7 +103,7 @@ static void counts_of(const tess_sim *sim, int stage, double counts[TESS__PARTS]
 {
     const int last = stage == tess__head_stage(sim), more = sim->s.model.predict_layers;
     counts[TESS__LAYER] = sim->layers[stage] + (last && !sim->s.model.experts ? more : 0);
-    counts[TESS__EXPERTS] = sim->experts[stage] + (last && sim->s.model.experts ? more : 0);
+    counts[TESS__LATER] = sim->later[stage] + (last && sim->s.model.experts ? more : 0);
     counts[TESS__EMBED] = stage == 0;
     counts[TESS__HEAD] = last ? 1 + more : 0;
     counts[TESS__WHOLE] = 0;
@@ -191,7 +191,7 @@ static void finish(tess_sim *sim, tess_sim_result *r)
     r->scalar = sim->scalar;
     r->step_s = plain * slow;
     r->other_s = r->step_s - plain;
-    const int part = s->model.experts && !s->model.dense_layers ? TESS__EXPERTS : TESS__LAYER;
+    const int part = s->model.experts && !s->model.dense_layers ? TESS__LATER : TESS__LAYER;
     const double *pass = sim->parts[part].pass;
     r->layer_forward_s = pass[TESS__FORWARD];
     r->layer_backward_s = pass[TESS__BACKWARD] + pass[TESS__WEIGHT] + pass[TESS__AGAIN];

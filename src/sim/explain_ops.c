@@ -2,8 +2,15 @@
 /* explain_ops.c - the operations of the last run, with their formulas and parameters in words. */
 #include "sim_internal.h"
 
-static const char *const part_names[TESS__PARTS] = {"layer", "expert layer", "embedding", "head",
-                                                    "step"};
+static const char *part_name(const tess_sim *sim, int part)
+{
+    static const char *const names[TESS__PARTS] = {"layer", "expert layer", "embedding", "head",
+                                                   "step"};
+    if (sim->s.model.double_layers && part <= TESS__LATER)
+        return part == TESS__LAYER ? "layer of two streams" : "layer of one stream";
+    return names[part];
+}
+
 static const char *const pass_names[TESS__PASSES] = {"forward", "backward", "weight", "again",
                                                      "step"};
 
@@ -47,7 +54,7 @@ tess_status tess_sim_op_query(const tess_sim *sim, int index, tess_sim_op *op)
     const tess__op *o = &sim->ops[index];
     const int hw = sim->i_hw * TESS__HW_COUNT;
     const int era = sim->params->n_hardware * TESS__HW_COUNT + sim->i_era * TESS__ERA_COUNT;
-    *op = (tess_sim_op){.part = part_names[o->part],
+    *op = (tess_sim_op){.part = part_name(sim, o->part),
                         .pass = pass_names[o->pass],
                         .name = o->name,
                         .kind = kinds[o->kind].name,

@@ -77,6 +77,8 @@ const tess__field tess__fields[] = {
     INT(model, patch_s, 0, 64, "latent pixels of a token each way; 0: 2"),
     INT(model, text, 0, 1000000, "tokens of the prompt"),
     FLAG(model, cross, "each layer attends to the prompt apart"),
+    INT(model, double_layers, 0, 100000, "first layers with two streams, clip and prompt (MMDiT)"),
+    INT(model, modulation, 0, 1000000, "width of what a layer makes its shifts of; 0: none"),
     INT(model, latent, 0, 65536, "channels of the latent; 0: 16"),
 
     INT(layout, gpus, 0, 10000000, "in all; 0: tp cp pp dp"),

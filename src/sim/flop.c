@@ -24,9 +24,19 @@ static double attention_weights(const tess_sim_model *m)
            out;
 }
 
-static matrices of_layer(const tess_sim_model *m, int experts)
+/* Of a DiT's layer, what makes shifts and gates: of few rows, so that a token meets none of it. */
+static double modulation_weights(const tess_sim_model *m, int parallel)
+{
+    const double streams = m->text && !m->cross ? 2.0 : 1.0;
+    return m->kind == TESS_SIM_DIT
+               ? (parallel ? 3.0 : 6.0 * streams) * m->hidden * (double)m->modulation
+               : 0.0;
+}
+
+static matrices of_layer(const tess_sim_model *m, int later)
 {
     const double h = m->hidden, in = m->gated ? 3.0 : 2.0;
+    const int experts = m->experts && later, two = m->double_layers && !later;
     matrices l;
     l.weights = l.active = attention_weights(m);
     if (m->cross && m->text) { /* keys and values are of the prompt's few tokens */
@@ -36,6 +46,8 @@ static matrices of_layer(const tess_sim_model *m, int experts)
     if (!experts) {
         l.weights += in * h * (double)m->ffn;
         l.active += in * h * (double)m->ffn;
+        l.weights *= two ? 2.0 : 1.0; /* a token meets those of its stream */
+        l.weights += modulation_weights(m, m->parallel && !two);
         return l;
     }
     const double shared = in * h * (double)m->shared_ffn + h * m->experts;
@@ -49,8 +61,9 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
     const tess_sim_model *m = &sim->s.model;
     const tess_sim_training *t = &sim->s.training;
     const double h = m->hidden, s = (double)m->seq;
-    const double with = m->experts ? m->layers - m->dense_layers + m->predict_layers : 0.0;
-    const double plain = m->experts ? m->dense_layers : m->layers + m->predict_layers;
+    const double first = tess__first_kind(m), more = m->predict_layers;
+    const double with = m->layers - first + (m->experts ? more : 0.0);
+    const double plain = first + (m->experts ? 0.0 : more);
     const matrices dense = of_layer(m, 0), moe = of_layer(m, 1);
     const double head = (double)m->vocab * h * (1.0 + m->predict_layers);
     const double pairs = 2.0 * (m->head_dim + m->value_dim) * m->heads * s;

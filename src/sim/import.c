@@ -45,27 +45,30 @@ static const member members[] = {
     {"v_head_dim", "value_dim"},
     {"num_nextn_predict_layers", "predict_layers"},
     {"max_text_seq_length", "text"},
+    {"time_embed_dim", "modulation"},
 };
 
 typedef struct {
     const char *pattern; /* of "_class_name" or "model_type" */
     int dit, gated, cross, learned;
     int text;
+    int streams; /* 1: "num_layers" are those of two streams, "num_single_layers" of one */
 } family;
 
 /* The first that fits; the last fits all. */
 static const family families[] = {
-    {"WanTransformer", 1, 0, 1, 0, 512},
-    {"HunyuanVideo", 1, 0, 0, 0, 256},
-    {"CogVideoX", 1, 0, 0, 0, 226},
-    {"Transformer3D", 1, 0, 1, 0, 256},
-    {"gpt2", 0, 0, 0, 1, 0},
-    {"gpt_neox", 0, 0, 0, 0, 0},
-    {"opt", 0, 0, 0, 1, 0},
-    {"bloom", 0, 0, 0, 0, 0},
-    {"nemotron", 0, 0, 0, 0, 0},
-    {"mpt", 0, 0, 0, 1, 0},
-    {"", 0, 1, 0, 0, 0},
+    {"WanTransformer", 1, 0, 1, 0, 512, 0},
+    {"HunyuanVideo", 1, 0, 0, 0, 256, 1},
+    {"FluxTransformer", 1, 0, 0, 0, 512, 1},
+    {"CogVideoX", 1, 0, 0, 0, 226, 0},
+    {"Transformer3D", 1, 0, 1, 0, 256, 0},
+    {"gpt2", 0, 0, 0, 1, 0, 0},
+    {"gpt_neox", 0, 0, 0, 0, 0, 0},
+    {"opt", 0, 0, 0, 1, 0, 0},
+    {"bloom", 0, 0, 0, 0, 0, 0},
+    {"nemotron", 0, 0, 0, 0, 0, 0},
+    {"mpt", 0, 0, 0, 1, 0, 0},
+    {"", 0, 1, 0, 0, 0, 0},
 };
 
 static const family *find_family(const char *name)
@@ -144,6 +147,10 @@ static tess_status derive(const tess__json_node *root, const family *f, tess_sim
     TESS_TRY(read_int(root, "shared_expert_intermediate_size", &m->shared_ffn));
     if (f->dit)
         TESS_TRY(read_patch(root, m));
+    if (f->streams) {
+        m->double_layers = m->layers;
+        m->parallel = 1;
+    }
     m->kind = f->dit ? TESS_SIM_DIT : TESS_SIM_DECODER;
     m->layers += (int)more;
     m->gated = f->gated;
@@ -153,6 +160,10 @@ static tess_status derive(const tess__json_node *root, const family *f, tess_sim
         m->text = f->text;
     if (!m->hidden)
         m->hidden = m->heads * m->head_dim;
+    if (f->streams)
+        m->modulation = m->hidden;
+    if (f->streams && m->patch_s == 1) /* channels of 2 x 2 latent pixels are packed before */
+        m->patch_s = 2;
     if (m->experts && !m->expert_ffn)
         m->expert_ffn = m->ffn;
     if (shared && !m->shared_ffn)

@@ -6,7 +6,8 @@
  * Tensor parallelism splits heads and the MLP's inner columns; the two places where its ranks add
  * up are an all-reduce each way, or with sequence parallelism a reduce-scatter and the all-gather
  * after the norm, which then works on rows / tp. A DiT's layer has a third part, attention to the
- * prompt, and shifts and gates each part by the timestep.
+ * prompt, and shifts and gates each part by the timestep. In a layer of two streams (MMDiT) the
+ * tokens of the prompt meet those of the clip in attention, and weights of their own elsewhere.
  *
  * Bytes of elementwise operations count what their kernels read and write once.
  */
@@ -118,15 +119,44 @@ static void tp_leave(tess_sim *sim)
     }
 }
 
+void tess__add_token_linear(tess_sim *sim, const char *name, const char *of_prompt, double n,
+                            double k, double saved)
+{
+    const double prompt = sim->prompt, share = prompt / sim->tokens;
+    tess__add_linear(sim, name, 1, sim->tokens - prompt, n, k, saved * (1.0 - share));
+    if (prompt > 0.0)
+        tess__add_linear(sim, of_prompt, 1, prompt, n, k, saved * share);
+}
+
+/* The embedding of time becomes a shift, a scale and a gate for each part of the layer and each
+ * stream of tokens. Columns are split over tensor-parallel ranks. */
+static void modulation(tess_sim *sim, int parallel)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const double streams = m->text && !m->cross ? 2.0 : 1.0;
+    const double vectors = parallel ? 3.0 : 6.0 * streams;
+    if (m->kind == TESS_SIM_DIT && m->modulation)
+        tess__add_linear(sim, "modulation", 1, sim->s.training.micro_batch,
+                         vectors * m->hidden / sim->s.layout.tp, m->modulation,
+                         sim->element * sim->s.training.micro_batch * m->modulation);
+}
+
 void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double saved)
 {
     const tess_sim_model *m = &sim->s.model;
     const double e = sim->element, n = batch * rows * inner, in = m->gated ? 2.0 : 1.0;
-    tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, saved);
+    const int grouped = batch > 1.0 || rows != sim->tokens;
+    if (grouped)
+        tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, saved);
+    else
+        tess__add_token_linear(sim, "mlp in", "mlp in of prompt", in * inner, m->hidden, saved);
     const double kept = m->gated ? in + sim->era[TESS__ERA_GLU_KEPT] : in;
     tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->saved = kept * e * n;
     tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
-    tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
+    if (grouped)
+        tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
+    else
+        tess__add_token_linear(sim, "mlp out", "mlp out of prompt", m->hidden, inner, e * n);
     /* On the way back the gradients of both activations and of input and output exist at once. */
     tess__model_part *part = &sim->parts[sim->part];
     part->working = fmax(part->working, e * ((in + 1.0) * n + 2.0 * batch * rows * m->hidden));
@@ -153,17 +183,21 @@ static void cross_attention(tess_sim *sim)
     residual(sim);
 }
 
-void tess__layer_ops(tess_sim *sim, int experts)
+void tess__layer_ops(tess_sim *sim, int which)
 {
     const tess_sim_model *m = &sim->s.model;
     const double input = sim->element * sim->rows * m->hidden;
-    sim->part = experts ? TESS__EXPERTS : TESS__LAYER;
+    const int two = m->double_layers && which == TESS__LAYER;
+    const int parallel = m->parallel && !two;
+    sim->part = which;
+    sim->prompt = two ? sim->tokens * m->text / (double)m->seq : 0.0;
     tess__model_part *part = &sim->parts[sim->part];
     part->saved_input = input;
+    modulation(sim, parallel);
     norm(sim, "norm of attention");
     int comm = tp_enter(sim);
     tess__attention_ops(sim);
-    if (!m->parallel) {
+    if (!parallel) {
         tp_behind(sim, comm);
         tp_leave(sim);
         residual(sim);
@@ -172,11 +206,11 @@ void tess__layer_ops(tess_sim *sim, int experts)
         norm(sim, "norm of mlp");
         comm = tp_enter(sim);
     }
-    if (experts)
+    if (m->experts && which == TESS__LATER)
         tess__expert_ops(sim);
     else
         tess__mlp_ops(sim, 1.0, sim->tokens, (double)m->ffn / sim->s.layout.tp,
-                      m->parallel ? 0.0 : input);
+                      parallel ? 0.0 : input);
     tp_behind(sim, comm);
     tp_leave(sim);
     residual(sim);

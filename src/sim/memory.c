@@ -63,8 +63,8 @@ static double working_of(const tess_sim *sim, int stage)
 {
     const tess_sim_training *t = &sim->s.training;
     double most = 0.0;
-    for (int part = TESS__LAYER; part <= TESS__EXPERTS; part++) {
-        const int n = part == TESS__LAYER ? sim->layers[stage] : sim->experts[stage];
+    for (int part = TESS__LAYER; part <= TESS__LATER; part++) {
+        const int n = part == TESS__LAYER ? sim->layers[stage] : sim->later[stage];
         const tess__model_part *p = &sim->parts[part];
         const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->saved - p->saved_input
                              : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? dropped(sim, p)
@@ -82,13 +82,13 @@ static double dummies_of(const tess_sim *sim, int stage)
     for (int i = 0; i < sim->n_ops; i++) {
         const tess__op *op = &sim->ops[i];
         const int here = (op->part == TESS__LAYER && sim->layers[stage]) ||
-                         (op->part == TESS__EXPERTS && sim->experts[stage]);
+                         (op->part == TESS__LATER && sim->later[stage]);
         int known = !here || op->kind != TESS__GEMM || op->pass != TESS__WEIGHT;
         for (int k = 0; k < i && !known; k++)
             known = sim->ops[k].kind == TESS__GEMM && sim->ops[k].pass == TESS__WEIGHT &&
                     sim->ops[k].m == op->m && sim->ops[k].n == op->n &&
                     ((sim->ops[k].part == TESS__LAYER && sim->layers[stage]) ||
-                     (sim->ops[k].part == TESS__EXPERTS && sim->experts[stage]));
+                     (sim->ops[k].part == TESS__LATER && sim->later[stage]));
         if (!known)
             bytes += sim->element * op->m * op->n;
     }
@@ -113,7 +113,7 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     double experts;
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
-                          sim->experts[stage] * sim->parts[TESS__EXPERTS].weights;
+                          sim->later[stage] * sim->parts[TESS__LATER].weights;
     const double over = tess__shard_group(sim, TESS__SHARD, 0).n;
     const double over_experts = fmax(tess__shard_group(sim, TESS__SHARD, 1).n, 1.0);
     double out[3];
@@ -148,10 +148,10 @@ static double in_flight_weights(const tess_sim *sim, int stage)
         return 0.0;
     for (int part = TESS__LAYER; part <= TESS__HEAD; part++) {
         const int here = part == TESS__LAYER     ? sim->layers[stage] > 0
-                         : part == TESS__EXPERTS ? sim->experts[stage] > 0
+                         : part == TESS__LATER ? sim->later[stage] > 0
                          : part == TESS__EMBED   ? stage == 0
                                                  : stage == tess__head_stage(sim);
-        const double copies = part <= TESS__EXPERTS ? 2.0 : 1.0;
+        const double copies = part <= TESS__LATER ? 2.0 : 1.0;
         if (here)
             most = fmax(most, parts[part].weights * copies * sim->element);
     }
@@ -165,7 +165,7 @@ void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
     *m = (tess_sim_memory){.stage = stage};
     state_of(sim, stage, m);
     m->layer_activations = flight * (tess__kept(sim, TESS__LAYER, sim->layers[stage]) +
-                                     tess__kept(sim, TESS__EXPERTS, sim->experts[stage]));
+                                     tess__kept(sim, TESS__LATER, sim->later[stage]));
     m->activations = m->layer_activations;
     if (stage == 0)
         m->activations += flight * parts[TESS__EMBED].saved;

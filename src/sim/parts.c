@@ -85,7 +85,7 @@ static double host_extra(const tess_sim *sim, double gpu, double host)
 static void floor_by_host(tess_sim *sim, int part)
 {
     tess__model_part *p = &sim->parts[part];
-    const int layer_part = part == TESS__LAYER || part == TESS__EXPERTS;
+    const int layer_part = part == TESS__LAYER || part == TESS__LATER;
     double comms[TESS__PASSES] = {0};
     if (sim->s.training.graphs > 0 || !layer_part)
         return;
@@ -116,12 +116,13 @@ void tess__build_parts(tess_sim *sim)
 {
     memset(sim->parts, 0, sizeof sim->parts);
     sim->n_ops = 0;
-    for (int part = TESS__LAYER; part <= TESS__EXPERTS; part++) {
+    for (int part = TESS__LAYER; part <= TESS__LATER; part++) {
         const tess_sim_model *m = &sim->s.model;
         const int first = sim->n_ops;
-        if (part == TESS__EXPERTS ? !m->experts : m->experts && !m->dense_layers)
+        const int kind = tess__first_kind(m);
+        if (part == TESS__LATER ? kind == m->layers && !m->experts : kind == 0)
             continue;
-        tess__layer_ops(sim, part == TESS__EXPERTS);
+        tess__layer_ops(sim, part);
         repeat(sim, part, first);
         tess__fsdp_ops(sim, part);
         sum_part(sim, part);

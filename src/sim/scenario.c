@@ -86,6 +86,26 @@ static tess_status fill_video(tess_sim_model *m)
     return TESS_OK;
 }
 
+static tess_status check_streams(const tess_sim_model *m)
+{
+    if (!m->double_layers)
+        return TESS_OK;
+    if (m->kind != TESS_SIM_DIT || m->cross || !m->text)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: model.double_layers is %d, needs a DiT with model.text and "
+                          "without model.cross",
+                          m->double_layers);
+    if (m->experts)
+        return fail_rule("model.double_layers", m->double_layers, "be 0 with experts, not",
+                         m->double_layers);
+    if (m->double_layers > m->layers)
+        return fail_rule("model.double_layers", m->double_layers, "be at most model.layers,",
+                         m->layers);
+    return m->seq <= m->text
+               ? fail_rule("model.seq", m->seq, "be more than model.text,", m->text)
+               : TESS_OK;
+}
+
 static tess_status fill_experts(tess_sim_model *m)
 {
     if (!m->experts)
@@ -129,7 +149,8 @@ static tess_status fill_model(tess_sim_model *m)
                          m->layers);
     TESS_TRY(fill_experts(m));
     if (m->kind == TESS_SIM_DIT)
-        return fill_video(m);
+        TESS_TRY(fill_video(m));
+    TESS_TRY(check_streams(m));
     if (!m->seq)
         return tess__fail(TESS_EINVAL, "scenario: model.seq is 0, must be 1 or more");
     return TESS_OK;

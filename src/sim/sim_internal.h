@@ -175,7 +175,8 @@ double tess__params_scalar(const tess_sim_params *params, const char *system, in
 
 enum { TESS__GEMM, TESS__FLASH, TESS__MEMORY, TESS__COMM, TESS__HOST, TESS__OP_KINDS };
 enum { TESS__FORWARD, TESS__BACKWARD, TESS__WEIGHT, TESS__AGAIN, TESS__STEP, TESS__PASSES };
-enum { TESS__LAYER, TESS__EXPERTS, TESS__EMBED, TESS__HEAD, TESS__WHOLE, TESS__PARTS };
+/* LATER: layers of the second kind, with experts, or of one stream after those of two. */
+enum { TESS__LAYER, TESS__LATER, TESS__EMBED, TESS__HEAD, TESS__WHOLE, TESS__PARTS };
 enum { TESS__COMPUTE, TESS__TP, TESS__CP, TESS__EP, TESS__PP, TESS__DP, TESS__CLASSES };
 
 typedef struct {
@@ -222,6 +223,7 @@ struct tess_sim {
     /* Of a micro-batch on one rank. */
     double tokens;  /* where all hidden columns are whole */
     double rows;    /* the same, split by sequence parallelism */
+    double prompt;  /* of tokens, those of the prompt, where the layer has two streams */
     double element; /* bytes of an activation */
     double dropout;
     int attention;
@@ -233,7 +235,7 @@ struct tess_sim {
     int n_ops;
     int n_part_ops; /* those of layers, embedding and LM head: the first ones */
 
-    int layers[TESS__STAGES_MAX], experts[TESS__STAGES_MAX]; /* layers of a stage, by kind */
+    int layers[TESS__STAGES_MAX], later[TESS__STAGES_MAX]; /* layers of a stage, by kind */
     double forward[TESS__STAGES_MAX], backward[TESS__STAGES_MAX];
     double weight;   /* mean of a stage's weight gradients, inside backward */
     double hop;      /* from a stage to the next */
@@ -324,7 +326,12 @@ double tess__comm_seconds(const tess_sim *sim, tess_collective_op op, double byt
 
 /* ---- layer.c, attention_ops.c, experts.c, ends.c --------------------------------------------- */
 
-void tess__layer_ops(tess_sim *sim, int experts);
+void tess__layer_ops(tess_sim *sim, int part); /* TESS__LAYER or TESS__LATER */
+/* Layers of the first kind: all, or those before the first with experts, or of two streams. */
+int tess__first_kind(const tess_sim_model *model);
+/* A linear layer of all tokens; where the layer has two streams, one of each. */
+void tess__add_token_linear(tess_sim *sim, const char *name, const char *of_prompt, double n,
+                            double k, double saved);
 void tess__attention_ops(tess_sim *sim);
 int tess__softmax_fused(const tess_sim *sim);
 void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, double saved);

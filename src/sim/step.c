@@ -18,13 +18,13 @@ double tess__stage_weights(const tess_sim *sim, int stage, double *experts)
     const tess__model_part *parts = sim->parts;
     const int last = stage == tess__head_stage(sim);
     double n = sim->layers[stage] * parts[TESS__LAYER].weights +
-               sim->experts[stage] * parts[TESS__EXPERTS].weights;
-    *experts = sim->experts[stage] * parts[TESS__EXPERTS].expert_weights;
+               sim->later[stage] * parts[TESS__LATER].weights;
+    *experts = sim->later[stage] * parts[TESS__LATER].expert_weights;
     if (stage == 0)
         n += parts[TESS__EMBED].weights;
     if (last) {
         const int more = sim->s.model.predict_layers;
-        const int kind = sim->s.model.experts ? TESS__EXPERTS : TESS__LAYER;
+        const int kind = sim->s.model.experts ? TESS__LATER : TESS__LAYER;
         n += parts[TESS__HEAD].weights + more * parts[kind].weights;
         *experts += more * parts[kind].expert_weights;
     }
@@ -115,7 +115,7 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
     sim->part = TESS__WHOLE;
     if (l->zero == 3)
         return 0.0;
-    sim->dp_calls = sim->era[TESS__ERA_DP_CALLS] * (sim->layers[stage] + sim->experts[stage]);
+    sim->dp_calls = sim->era[TESS__ERA_DP_CALLS] * (sim->layers[stage] + sim->later[stage]);
     const double weights = tess__stage_weights(sim, stage, &experts);
     const double behind =
         hidden_share(sim, TESS__ERA_DP_HIDDEN) * sim->backward[stage] * window(sim);

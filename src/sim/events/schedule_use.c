@@ -70,12 +70,12 @@ void tess__chunk_counts(const tess_sim *sim, const tess_schedule *s, int k, int 
         chunk += s->rank_of[i] == rank && i < k;
         chunks += s->rank_of[i] == rank;
     }
-    const int dense = sim->layers[rank], all = dense + sim->experts[rank];
+    const int dense = sim->layers[rank], all = dense + sim->later[rank];
     const int first = all / chunks * chunk + TESS_MIN(chunk, all % chunks);
     const int n = all / chunks + (chunk < all % chunks);
     counts[TESS__LAYER] = TESS_MAX(0, TESS_MIN(dense - first, n));
-    counts[TESS__EXPERTS] = n - counts[TESS__LAYER];
-    counts[sim->s.model.experts ? TESS__EXPERTS : TESS__LAYER] += more;
+    counts[TESS__LATER] = n - counts[TESS__LAYER];
+    counts[sim->s.model.experts ? TESS__LATER : TESS__LAYER] += more;
     counts[TESS__EMBED] = k == 0;
     counts[TESS__HEAD] = k == s->stages - 1 ? 1 + more : 0;
     counts[TESS__WHOLE] = 0;

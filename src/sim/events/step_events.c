@@ -224,7 +224,7 @@ static double kept_by(const tess__step *p, int part)
 {
     if (part == TESS__EMBED || part == TESS__HEAD)
         return p->sim->parts[part].saved;
-    const int layers = part == TESS__LAYER ? p->sim->layers[p->stage] : p->sim->experts[p->stage];
+    const int layers = part == TESS__LAYER ? p->sim->layers[p->stage] : p->sim->later[p->stage];
     return tess__kept(p->sim, part, TESS_MAX(layers, 1)) / TESS_MAX(layers, 1);
 }
 

@@ -37,7 +37,7 @@ tess_status tess__step_place_parts(tess__step *p, tess__arena *arena)
         if (a->kind == TESS__ACT_B || a->kind == TESS__ACT_W)
             p->last_weight[a->stage] = i;
     }
-    static const uint8_t order[] = {TESS__EMBED, TESS__LAYER, TESS__EXPERTS, TESS__HEAD};
+    static const uint8_t order[] = {TESS__EMBED, TESS__LAYER, TESS__LATER, TESS__HEAD};
     p->parts = TESS_TAKE(arena, stages * (size_t)p->places_max + 1);
     for (int k = 0; k < s->stages; k++) {
         int counts[TESS__PARTS];

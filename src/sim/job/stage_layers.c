@@ -22,6 +22,11 @@ static double layer_weights(const tess_sim_model *m)
     return attention + gate * h * mlp;
 }
 
+int tess__first_kind(const tess_sim_model *m)
+{
+    return m->experts ? m->dense_layers : m->double_layers ? m->double_layers : m->layers;
+}
+
 /* Layers of the last stage, so that with LM head and further predictions it has its share. */
 static int balanced_last(const tess_sim *sim)
 {
@@ -61,9 +66,9 @@ void tess__split_layers(tess_sim *sim)
             k++;
             n -= outer * ((i == 0) + (i == p - 1));
         }
-        const int plain = m->experts ? m->dense_layers - first : n;
+        const int plain = tess__first_kind(m) - first;
         sim->layers[i] = plain < 0 ? 0 : plain > n ? n : plain;
-        sim->experts[i] = n - sim->layers[i];
+        sim->later[i] = n - sim->layers[i];
         first += n;
     }
 }

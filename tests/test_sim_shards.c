@@ -88,13 +88,13 @@ static void experts_have_replicas_too(void **state)
     /* Each expert has 8 * 2^20 parameters; a rank has 2 of 4, and 4 * 2^20 + 4096 + a router. */
     const double dense = 4.0 * 1048576 + 4096 + 4 * 1024, own = 16.0 * 1048576;
     assert_true(m.optimiser == 12 * (dense / 4 + own / 2));
-    for (int i = 0, seen = 0; i < tess_sim_ops(sim); i++) {
+    for (int i = 0, found = 0; i < tess_sim_ops(sim); i++) {
         tess_sim_op op;
         CHECK_OK(tess_sim_op_query(sim, i, &op));
         if (strcmp(op.name, "reduce over replicas") != 0)
             continue;
         assert_true(op.m == 2 && op.n == 4); /* both kinds: 4 ranks of 1, 2 ranks of 2 */
-        assert_true(op.bytes == (seen++ ? 4 * own / 2 : 4 * dense / 4));
+        assert_true(op.bytes == (found++ ? 4 * own / 2 : 4 * dense / 4));
     }
 }
 

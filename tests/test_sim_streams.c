@@ -100,12 +100,8 @@ static void models_of_the_catalogue_have_their_published_size(void **state)
     static const struct {
         const char *name;
         double parameters;
-    } models[] = {{"hunyuan-13b", 13e9},
-                  {"flux-dev", 12e9},
-                  {"opensora2-11b", 11e9},
-                  {"cogvideox-5b", 5.57e9},
-                  {"cogvideox-2b", 1.69e9},
-                  {"wan2.1-14b", 14e9}};
+    } models[] = {{"hunyuan-13b", 13e9},    {"flux-dev", 12e9},       {"opensora2-11b", 11e9},
+                  {"cogvideox-5b", 5.57e9}, {"cogvideox-2b", 1.69e9}, {"wan2.1-14b", 14e9}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         tess_scenario s = {0};
         CHECK_OK(tess_scenario_set(ctx, &s, "model.name", models[i].name));

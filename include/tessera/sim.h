@@ -93,13 +93,13 @@ typedef struct {
     /* A DiT over video: pixels, strides of its autoencoder (0: 4 x 8 x 8), patch (0: 1 x 2 x 2). */
     int frames, height, width;
     int stride_t, stride_s, patch_t, patch_s;
-    int text;   /* tokens of the prompt; they join the sequence, unless ... */
-    int cross;  /* 1: each layer attends to them apart */
+    int text;          /* tokens of the prompt; they join the sequence, unless ... */
+    int cross;         /* 1: each layer attends to them apart */
     int double_layers; /* first layers whose prompt has weights of its own, and meets the clip in
                           attention alone (MMDiT); `parallel` is then that of the others */
     int modulation; /* width of the embedding of time that a layer turns into its shifts and gates;
                        0: it adds a few numbers of its own to those of all layers */
-    int latent; /* channels of the latent; 0: 16 */
+    int latent;     /* channels of the latent; 0: 16 */
 } tess_sim_model;
 
 typedef struct {

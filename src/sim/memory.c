@@ -147,10 +147,10 @@ static double in_flight_weights(const tess_sim *sim, int stage)
     if (sim->s.layout.zero != 3)
         return 0.0;
     for (int part = TESS__LAYER; part <= TESS__HEAD; part++) {
-        const int here = part == TESS__LAYER     ? sim->layers[stage] > 0
+        const int here = part == TESS__LAYER   ? sim->layers[stage] > 0
                          : part == TESS__LATER ? sim->later[stage] > 0
-                         : part == TESS__EMBED   ? stage == 0
-                                                 : stage == tess__head_stage(sim);
+                         : part == TESS__EMBED ? stage == 0
+                                               : stage == tess__head_stage(sim);
         const double copies = part <= TESS__LATER ? 2.0 : 1.0;
         if (here)
             most = fmax(most, parts[part].weights * copies * sim->element);

@@ -101,9 +101,8 @@ static tess_status check_streams(const tess_sim_model *m)
     if (m->double_layers > m->layers)
         return fail_rule("model.double_layers", m->double_layers, "be at most model.layers,",
                          m->layers);
-    return m->seq <= m->text
-               ? fail_rule("model.seq", m->seq, "be more than model.text,", m->text)
-               : TESS_OK;
+    return m->seq <= m->text ? fail_rule("model.seq", m->seq, "be more than model.text,", m->text)
+                             : TESS_OK;
 }
 
 static tess_status fill_experts(tess_sim_model *m)

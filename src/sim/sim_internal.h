@@ -274,8 +274,8 @@ typedef struct {
     int n, stride;
 } tess__shard_ranks;
 
-/* Ranks that hold the same weights of a layer, or of its experts; of these the ranks that split the
- * state of one replica, and those of different replicas that hold the same part. */
+/* Ranks that hold the same weights of a layer, or of its experts; ranks that split the state of one
+ * replica; ranks of different replicas that hold the same part. */
 enum { TESS__SAME_WEIGHTS, TESS__SHARD, TESS__REPLICAS };
 tess__shard_ranks tess__shard_group(const tess_sim *sim, int which, int experts);
 

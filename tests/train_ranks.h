@@ -27,6 +27,7 @@ typedef struct {
     const char *strategy;
     const tess_link *link;     /* between ranks; NULL: none, and clocks are the wall's */
     int frames;                /* 0: 2 */
+    const char *sizes;         /* of clips, in place of frames; NULL: one */
     int64_t stop;              /* steps of this call; 0: all */
     const char *save, *resume; /* folders, or NULL */
     int branch;                /* 1: the run branches off instead of going on */
@@ -112,12 +113,16 @@ static inline tess_status begin_story(runner *t)
     TESS_TRY(tess_model_create(t->ctx, &config, &(tess_model_opts){1, odd == ODD_WEIGHTS ? 10 : 9},
                                &t->r.model));
     TESS_TRY(tess_model_query(t->r.model, &t->r.info));
-    TESS_TRY(tess_data_open(
-        t->ctx,
-        &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .frames = s->frames ? s->frames : 2,
-                          .height = 16, .width = 16, .pack = 2, .seed = odd == ODD_DATA,
-                          .text_len = config.text_len, .text_dim = config.text_dim},
-        &t->r.data));
+    TESS_TRY(
+        tess_data_open(t->ctx,
+                       &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .sizes = s->sizes,
+                                         .frames = s->sizes    ? 0
+                                                   : s->frames ? s->frames
+                                                               : 2,
+                                         .height = s->sizes ? 0 : 16, .width = s->sizes ? 0 : 16,
+                                         .pack = 2, .seed = odd == ODD_DATA,
+                                         .text_len = config.text_len, .text_dim = config.text_dim},
+                       &t->r.data));
     return tess_train_create(t->r.model, t->r.data, &opts, &t->r.train);
 }
 

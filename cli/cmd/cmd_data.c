@@ -70,6 +70,11 @@ static tess_status take_memory(cli *c, const values *v, show *s)
     if (!v->out)
         return TESS_OK;
     s->numbers = ends_in(v->out, ".npy");
+    if (s->info.sizes > 1)
+        return out_usage(c,
+                         "-o shows clips of one size, --sizes gives %d: give --frames, --height "
+                         "and --width",
+                         s->info.sizes);
     if (strcmp(s->info.kind, "latents") == 0 && !s->numbers)
         return out_fail(c, TESS_EINVAL, "-o shows pixels, %.200s has latents: give a .npy",
                         v->source);
@@ -80,6 +85,38 @@ static tess_status take_memory(cli *c, const values *v, show *s)
     s->clips = calloc(count, sizeof *s->clips);
     if (!s->x || !s->pixels || !s->clips)
         return out_fail(c, TESS_ENOMEM, "no memory for %lld clips", (long long)v->count);
+    return TESS_OK;
+}
+
+/* The clips of each size, where there are several: a line, or a member of "sizes". */
+static tess_status report_sizes(cli *c, const show *s)
+{
+    json_t *list = c->json && s->info.sizes > 1 ? json_array() : NULL;
+    for (int i = 0; i < s->info.sizes && s->info.sizes > 1; i++) {
+        tess_data_info b;
+        TRY(tess_data_bucket(s->data, i, &b));
+        if (list) {
+            json_t *o = json_object();
+            out_set(c, o, "frames", json_integer(b.frames));
+            out_set(c, o, "height", json_integer(b.height));
+            out_set(c, o, "width", json_integer(b.width));
+            out_set(c, o, "share", out_number(b.share));
+            out_set(c, o, "clips", json_integer(b.clips));
+            out_set(c, o, "clips_validation", json_integer(b.clips_validation));
+            out_set(c, o, "windows", json_integer(b.windows));
+            out_set(c, o, "windows_validation", json_integer(b.windows_validation));
+            out_append(c, list, o);
+            continue;
+        }
+        fprintf(c->out, "  %3d x %d x %d: %.3g %% of the samples", b.frames, b.height, b.width,
+                100.0 * b.share);
+        if (b.clips + b.clips_validation)
+            fprintf(c->out, ", %lld clip%s to train on, %lld for validation", (long long)b.clips,
+                    out_plural(b.clips), (long long)b.clips_validation);
+        fputc('\n', c->out);
+    }
+    if (list)
+        out_set(c, c->json, "sizes", list);
     return TESS_OK;
 }
 
@@ -107,6 +144,8 @@ static void report_head(cli *c, const show *s)
     }
     fprintf(c->out, "%s: samples of %d x %d x %d x %d (channels, frames, height, width)", i->kind,
             i->channels, i->frames, i->height, i->width);
+    if (i->sizes > 1)
+        fprintf(c->out, " and %d smaller size%s", i->sizes - 1, out_plural(i->sizes - 1));
     if (i->clips)
         fprintf(c->out, "\n%lld clip%s to train on, %lld for validation, %lld skipped",
                 (long long)i->clips, out_plural(i->clips), (long long)i->clips_validation,
@@ -127,11 +166,16 @@ static tess_status report_sample(cli *c, const show *s, int64_t index, const cha
 {
     char clean[PROMPT], name[64];
     tess_data_clip clip;
-    int start;
+    int start, bucket;
+    tess_data_info one;
     TRY(place_of(s, index, &clip, &start));
+    TRY(tess_data_bucket_of(s->data, s->split, index, &bucket));
+    TRY(tess_data_bucket(s->data, bucket, &one));
     if (c->json) {
         json_t *o = json_object();
         out_set(c, o, "index", json_integer(index));
+        if (s->info.sizes > 1)
+            out_set(c, o, "size", json_integer(bucket));
         out_set(c, o, "prompt", out_text(prompt));
         if (clip.name[0]) {
             out_set(c, o, "clip", out_text(clip.name));
@@ -141,6 +185,8 @@ static tess_status report_sample(cli *c, const show *s, int64_t index, const cha
         return TESS_OK;
     }
     fprintf(c->out, "%6lld  ", (long long)index);
+    if (s->info.sizes > 1)
+        fprintf(c->out, "%d x %d x %d  ", one.frames, one.height, one.width);
     if (clip.name[0])
         fputs(out_clean(clip.name, name, sizeof name), c->out);
     if (clip.windows + clip.windows_validation > 1)
@@ -184,11 +230,14 @@ static tess_status write_samples(cli *c, const values *v, const show *s)
 static tess_status show_all(cli *c, const values *v, show *s)
 {
     TRY(open_data(c, v, s));
+    if (v->judge && s->info.sizes > 1)
+        return out_usage(c, "--judge reads clips of one size, --sizes gives %d", s->info.sizes);
     if (v->judge)
         return data_judge(c, s->data, &s->info, &(data_judge_range){s->split, v->first, v->count});
     TRY(take_memory(c, v, s));
     progress_clear(c);
     report_head(c, s);
+    TRY(report_sizes(c, s));
     TRY(data_summary(c, s->data, &s->info));
     for (int64_t i = 0; i < v->count; i++)
         TRY(take_sample(c, v, s, i));
@@ -239,6 +288,7 @@ static opt options[] = {
     DATA(frames, 0, "N"),
     DATA(height, 0, "N"),
     DATA(width, 0, "N"),
+    DATA(sizes, OPT_STRING, "LIST"),
     DATA(pack, 0, "P"),
     DATA(fps, 0, "X"),
     DATA(stride, 0, "N"),

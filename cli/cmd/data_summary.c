@@ -261,7 +261,7 @@ tess_status data_summary(cli *c, const tess_data *data, const tess_data_info *in
             print_json(c, &f, &a);
         else
             print_text(c, &f, info);
-        if (!c->json && strcmp(info->kind, "clips") == 0)
+        if (!c->json && strcmp(info->kind, "clips") == 0 && info->sizes == 1)
             print_advice(c, info, &a);
     }
     free(f.clips);

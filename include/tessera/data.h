@@ -25,7 +25,11 @@ typedef struct {
     const char *source;
     int frames, height, width; /* of a clip, in pixels; 0: 8, 32 and 32. Latents have their own, and
                                   other values than 0 and these are refused */
-    int pack;               /* p: p x p pixels become 3 p^2 channels of one. Divides both sides */
+    const char *sizes; /* NULL: all samples have the size above. Else several, in place of the three
+                          members: "8x32x32:4,16x64x64", frames x height x width in pixels, drawn in
+                          proportion to the weights (1 where none is given). A clip in a file has
+                          the size that shows most of it; then there are no weights */
+    int pack;          /* p: p x p pixels become 3 p^2 channels of one. Divides both sides */
     int text_len, text_dim; /* vectors of a prompt, and their length; 0: 16 and 64, or as in text */
     const char *text;       /* NULL, or a folder or file of embeddings made elsewhere */
     uint64_t seed;          /* of drawn clips, and of the order of files */
@@ -48,7 +52,10 @@ typedef struct {
 typedef struct {
     const char *kind; /* "shapes", "recall", "recall-aligned", "clips", "latents" */
     int channels, frames, height, width; /* of a sample: packed pixels, or a latent */
-    int pack;                            /* 1 for latents */
+    int sizes;    /* of samples: above 1 the shape is that of the largest one, and tess_data_bucket
+                     has each (tessera/advanced/dataset.h) */
+    double share; /* of a bucket: of all samples; else 1 */
+    int pack;     /* 1 for latents */
     int text_len, text_dim;
     int64_t clips, clips_validation;     /* in a split; 0: endless */
     int64_t windows, windows_validation; /* samples of an epoch; 0: endless */
@@ -66,10 +73,10 @@ TESS_API tess_status tess_data_query(const tess_data *data, tess_data_info *info
 TESS_API void tess_data_close(tess_data *data);
 
 /* Sample number index, 0 or more. Clips in files have a new order in every epoch, fixed
- * by the seed. x: (channels, frames, height, width), pixels as -1..1.   text: (text_len, text_dim).
- * prompt: its words, cut to prompt_bytes with the final NUL. Any of the three may be NULL. Only
- * clips that are decoded from files outside the cache need memory; after a failure x and text hold
- * any part of a sample. */
+ * by the seed. x: (channels, frames, height, width) of the sample's size, pixels as -1..1.
+ * text: (text_len, text_dim). prompt: its words, cut to prompt_bytes with the final NUL. Any of the
+ * three may be NULL. Only clips that are decoded from files outside the cache need memory; after a
+ * failure x and text hold any part of a sample. */
 TESS_API tess_status tess_data_sample(const tess_data *data, tess_split split, int64_t index,
                                       float *x, float *text, char *prompt, size_t prompt_bytes);
 

@@ -121,13 +121,20 @@ typedef struct {
         TESS_ATTENTION_OPTS_DEFAULTS                                                               \
     }
 
+/* What a clip counts in the loss of a step where clips have several sizes. */
+typedef enum {
+    TESS_WEIGH_TOKENS, /* its tokens: every token alike */
+    TESS_WEIGH_CLIPS,  /* every clip alike */
+} tess_weigh;
+
 /* Called with each decision as one sentence, from the thread of tess_train_run. */
 typedef void (*tess_event_fn)(void *user, const char *sentence);
 
 /* Initialise with TESS_TRAIN_OPTS_INIT. tessera/advanced/options.h has the ranges. */
 typedef struct {
-    int batch;         /* clips of a micro-batch */
-    int accumulate;    /* micro-batches of a step */
+    int batch;      /* clips of a micro-batch; of several sizes each has a pass of its own */
+    int accumulate; /* micro-batches of a step */
+    tess_weigh weigh;
     int64_t steps;     /* of the whole run */
     int64_t warmup;    /* steps over which the learning rates rise linearly from 0; 0: none */
     double decay_from; /* fraction of the steps after which the learning rates fall linearly towards

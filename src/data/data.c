@@ -108,6 +108,31 @@ tess_status tess_data_kind(const char *source, const char **kind)
     return TESS_OK;
 }
 
+tess_status tess__data_make(tess_ctx *ctx, const tess_data_opts *opts, const tess__data_part *part,
+                            tess_data **data)
+{
+    const int64_t before = ctx->bytes_now;
+    tess_data *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
+    made->ctx = ctx;
+    made->arena.ctx = ctx;
+    made->source = part->source;
+    made->base = part->base;
+    made->bucket_of = part->bucket_of;
+    made->bucket = part->bucket;
+    made->info.kind = part->source->kind;
+    made->info.sizes = 1;
+    made->info.share = 1.0;
+    tess_status status = set_shape(made, opts);
+    if (status == TESS_OK)
+        status = part->source->open(made, opts);
+    made->info.bytes = ctx->bytes_now - before;
+    if (status == TESS_OK)
+        *data = made;
+    else
+        tess_data_close(made);
+    return status;
+}
+
 tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data **data)
 {
     const tess_data_opts o = opts ? *opts : (tess_data_opts)TESS_DATA_OPTS_INIT;
@@ -123,21 +148,9 @@ tess_status tess_data_open(tess_ctx *ctx, const tess_data_opts *opts, tess_data 
         source != &tess__data_latents)
         return tess__invalid(__func__, "text is \"%.200s\", %s has prompts of its own", o.text,
                              source->kind);
-    const int64_t before = ctx->bytes_now;
-    tess_data *made = TESS_ALLOC_ZERO(ctx, sizeof *made);
-    made->ctx = ctx;
-    made->arena.ctx = ctx;
-    made->source = source;
-    made->info.kind = source->kind;
-    tess_status status = set_shape(made, &o);
-    if (status == TESS_OK)
-        status = source->open(made, &o);
-    made->info.bytes = ctx->bytes_now - before;
-    if (status == TESS_OK)
-        *data = made;
-    else
-        tess_data_close(made);
-    return status;
+    return tess__data_make(
+        ctx, &o,
+        &(tess__data_part){.source = o.sizes ? &tess__data_buckets : source, .base = source}, data);
 }
 
 void tess_data_close(tess_data *data)

@@ -14,11 +14,18 @@
 #include "tessera/advanced/dataset.h"
 #include "tessera/file.h"
 
-enum { TESS__FRAMES_MAX = 4096, TESS__SIDE_MAX = 16384, TESS__PACK_MAX = 16, TESS__TOKEN_MAX = 16 };
+enum {
+    TESS__FRAMES_MAX = 4096,
+    TESS__SIDE_MAX = 16384,
+    TESS__PACK_MAX = 16,
+    TESS__TOKEN_MAX = 16,
+    TESS__SIZES_MAX = 64
+};
 
 typedef struct tess__item tess__item;
 typedef struct tess__items tess__items;
 typedef struct tess__ahead tess__ahead;
+typedef struct tess__buckets tess__buckets;
 
 /* Metadata of a sample: its prompt, and its file. */
 typedef struct {
@@ -43,6 +50,10 @@ struct tess_data {
     tess__arena arena;
     tess_data_info info;
     const tess__data_source *source;
+    const tess__data_source *base; /* of data of several sizes: what each of its buckets is */
+    tess__buckets *buckets;        /* of data of several sizes; NULL: one size */
+    const int *bucket_of;          /* of a bucket of clips: the bucket of each listed clip, */
+    int bucket;                    /* and this one; NULL: all clips are its own */
     uint64_t seed;
     int token;                                   /* of recall */
     double fps;                                  /* of clips: as the options say */
@@ -55,7 +66,16 @@ struct tess_data {
 };
 
 extern const tess__data_source tess__data_shapes, tess__data_recall, tess__data_recall_aligned,
-    tess__data_clips, tess__data_windows, tess__data_latents;
+    tess__data_clips, tess__data_windows, tess__data_latents, tess__data_buckets;
+
+/* tess_data_open with options that were checked, of a source that was found. */
+typedef struct {
+    const tess__data_source *source, *base;
+    const int *bucket_of;
+    int bucket;
+} tess__data_part;
+tess_status tess__data_make(tess_ctx *ctx, const tess_data_opts *opts, const tess__data_part *part,
+                            tess_data **data);
 
 /* The random stream of a sample: numbers of (seed, stream), where both sides of a split and the
  * kinds of data have streams of their own. */
@@ -65,6 +85,33 @@ uint64_t tess__data_stream(tess_split split, int64_t index);
 /* tess_data_sample without checks and prompt. decoded: what tess__ahead_take returned. */
 tess_status tess__data_sample(const tess_data *data, tess_split split, int64_t index,
                               const uint8_t *decoded, float *x, float *text);
+
+/* ---- data_sizes.c, data_buckets.c: data of several sizes ------------------------------------- */
+
+typedef struct {
+    int frames, height, width; /* in pixels */
+    int64_t weight;
+    int weighted; /* 1: the weight was given */
+} tess__data_size;
+
+/* EINVAL: the text breaks the rules. sizes has room for TESS__SIZES_MAX. */
+tess_status tess__data_sizes(const char *text, tess__data_size *sizes, int *n);
+
+/* The size that a clip gets; -1: it is shorter than all of them. */
+int tess__data_size_of(const tess__data_size *sizes, int n, int frames, int height, int width);
+
+struct tess__buckets {
+    const tess__data_source *source; /* of each */
+    tess__data_size *sizes;          /* (n_sizes): as the options say */
+    int n_sizes;
+    tess_data **data; /* (n): those that have clips */
+    int n;
+    int *of;            /* of clips: the size of each that was listed; -1: none */
+    int64_t *before[2]; /* (n + 1), by split: numbers of the buckets before each one */
+};
+
+/* The bucket of a sample, and its number there. */
+int tess__bucket_pick(const tess_data *data, tess_split split, int64_t index, int64_t *number);
 
 /* ---- prompt_text.c --------------------------------------------------------------------------- */
 
@@ -165,6 +212,9 @@ typedef struct {
 } tess__window;
 
 tess__window tess__window_choose(const tess_data *data, tess_split split, int64_t index);
+
+/* Lists the frames of an item, with its record; EFORMAT: it is shorter than a sample. */
+tess_status tess__window_list(tess_data *data, tess__item *item, tess__reader *reader);
 
 /* The frame of the file that is frame k at the wanted rate; bytes of a frame as it is stored. */
 int tess__window_frame(const tess_data *data, const tess__item *item, int k);

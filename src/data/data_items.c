@@ -92,6 +92,8 @@ tess_status tess__items_inspect(tess_data *data, const char *what,
     int kept = 0, at = 0;
     for (; at < n && status == TESS_OK; at++) {
         tess__item item = list->items[at];
+        if (data->bucket_of && data->bucket_of[item.number] != data->bucket)
+            continue;
         status = tess__progress(data->ctx, what, at, n);
         if (status == TESS_OK)
             status = inspect(data, &item);

@@ -154,7 +154,7 @@ static tess_status decode(tess_data *data, tess__item *item, tess__reader *reade
     return status;
 }
 
-static tess_status list_frames(tess_data *data, tess__item *item, tess__reader *reader)
+tess_status tess__window_list(tess_data *data, tess__item *item, tess__reader *reader)
 {
     tess_data_clip *record = &data->items->records[item->number];
     record->height = reader->height;
@@ -163,9 +163,7 @@ static tess_status list_frames(tess_data *data, tess__item *item, tess__reader *
     TESS_TRY(reader->list(reader, &data->arena, &item->frames));
     item->length = item->frames.n > 0 ? length_at_rate(data, item) : 0;
     record->frames = item->length;
-    TESS_TRY(check_length(data, item));
-    set_cover(data, item, reader);
-    return decode(data, item, reader);
+    return check_length(data, item);
 }
 
 static tess_status inspect(tess_data *data, tess__item *item)
@@ -174,7 +172,11 @@ static tess_status inspect(tess_data *data, tess__item *item)
     TESS_TRY(tess__items_prompt(data, item, -1));
     data->items->records[item->number].prompt = item->prompt;
     TESS_TRY(tess__reader_open(data->ctx, item->path, 0, &reader));
-    const tess_status status = list_frames(data, item, reader);
+    tess_status status = tess__window_list(data, item, reader);
+    if (status == TESS_OK) {
+        set_cover(data, item, reader);
+        status = decode(data, item, reader);
+    }
     reader->close(reader);
     if (status == TESS_OK && data->info.fps == 0)
         data->info.fps = item->fps > 0 ? item->fps : 8;

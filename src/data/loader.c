@@ -8,6 +8,9 @@
  * A failed sample is a batch too: its slot carries the status and the sentence, and the thread ends
  * behind it, so that the caller meets the failure exactly where the batch would have been.
  *
+ * With a queue, the sample of batch number n is at place n of a second ring, of sample numbers; the
+ * thread waits while it is empty.
+ *
  * While the ring is full, the thread decodes windows of samples to come (windows_ahead.c).
  *
  * Memory, in one piece: the loader, then depth times x, text and the slot.
@@ -15,6 +18,7 @@
 #include "loader.h"
 #include "data_internal.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -37,7 +41,9 @@ struct tess__loader {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int64_t produced, consumed; /* under the mutex, as is stopping */
+    int64_t *queue;             /* (opts.queue): samples to read; NULL: batches in turn */
+    int64_t produced, consumed; /* under the mutex, as are ordered and stopping */
+    int64_t ordered;
     int stopping;
     int held; /* 1: the caller has the slot consumed % depth; of the caller's thread alone */
 };
@@ -47,7 +53,8 @@ struct tess__loader {
 static void fill(const tess__loader *l, int64_t number, slot *s)
 {
     s->status = TESS_OK;
-    const int64_t first = number * l->opts.of + l->opts.skip;
+    const int64_t first = l->queue ? l->queue[(number - l->opts.first) % l->opts.queue]
+                                   : number * l->opts.of + l->opts.skip;
     const int64_t place = (number - l->opts.first) * l->opts.batch;
     for (int i = 0; i < l->opts.batch && s->status == TESS_OK; i++) {
         const uint8_t *decoded = tess__ahead_take(l->ahead, place + i);
@@ -59,11 +66,12 @@ static void fill(const tess__loader *l, int64_t number, slot *s)
         snprintf(s->sentence, sizeof s->sentence, "%s", tess_last_error());
 }
 
-/* Under the mutex: returns when a slot is free, or the loader stops. */
+/* Under the mutex: returns when a slot is free and a sample is ordered, or the loader stops. */
 static void wait_for_slot(tess__loader *l)
 {
     int work = 1;
-    while (!l->stopping && l->produced == l->consumed + l->opts.depth) {
+    while (!l->stopping && (l->produced == l->consumed + l->opts.depth ||
+                            (l->queue && l->produced == l->ordered))) {
         if (!work) {
             pthread_cond_wait(&l->changed, &l->mutex);
             continue;
@@ -128,10 +136,13 @@ static tess_status take_memory(tess__loader *l, const tess_data_info *info)
     size_t x, text;
     const size_t n = (size_t)l->opts.depth;
     const int64_t all = tess__loader_bytes(info, l->opts.batch, l->opts.depth);
+    const size_t queue = tess__arena_round((size_t)l->opts.queue * sizeof *l->queue);
     if (all == 0 || slot_bytes(info, l->opts.batch, &x, &text))
         return tess__nomem(SIZE_MAX);
-    TESS_TRY(tess__arena_reserve(&l->arena, (size_t)all - sizeof *l));
+    TESS_TRY(tess__arena_reserve(&l->arena, (size_t)all - sizeof *l + queue));
     l->slots = TESS_TAKE(&l->arena, n * sizeof *l->slots);
+    if (l->opts.queue)
+        l->queue = TESS_TAKE(&l->arena, (size_t)l->opts.queue * sizeof *l->queue);
     for (size_t i = 0; i < n; i++) {
         l->slots[i].x = TESS_TAKE(&l->arena, x);
         l->slots[i].text = TESS_TAKE(&l->arena, text);
@@ -185,6 +196,16 @@ tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tes
     }
     *loader = l;
     return TESS_OK;
+}
+
+void tess__loader_order(tess__loader *l, const int64_t *samples, int n)
+{
+    pthread_mutex_lock(&l->mutex);
+    assert(l->ordered + n - l->consumed <= l->opts.queue + l->held);
+    for (int i = 0; i < n; i++)
+        l->queue[l->ordered++ % l->opts.queue] = samples[i];
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->mutex);
 }
 
 tess_status tess__loader_next(tess__loader *l, tess__batch *batch)

@@ -16,6 +16,8 @@
  *       ...
  *   }
  *   tess__loader_stop(loader);
+ *
+ * With `queue`, a batch is one sample, and which one comes next is what tess__loader_order says.
  */
 #ifndef TESS_LOADER_H
 #define TESS_LOADER_H
@@ -32,6 +34,7 @@ typedef struct {
     int of;        /* samples of a batch over all ranks; 0: batch */
     int64_t skip;  /* samples of `of` before those of this rank */
     int depth;     /* batches in the ring, 1..1024; 0: 3 */
+    int queue;     /* samples that may be ordered and not yet returned; 0: batches in turn */
     int64_t first; /* number of the first batch */
 } tess__loader_opts;
 
@@ -42,6 +45,9 @@ typedef struct {
 } tess__batch;
 
 tess_status tess__loader_start(tess_ctx *ctx, const tess__loader_opts *opts, tess__loader **loader);
+
+/* Of a loader with a queue: the samples that follow those ordered before. */
+void tess__loader_order(tess__loader *loader, const int64_t *samples, int n);
 
 /* The next batch. A sample that failed fails the call that would return its batch, with its status
  * and sentence, and every call after that. The batch stays valid until the next call. */

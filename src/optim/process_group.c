@@ -12,17 +12,21 @@
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__process_group *pg)
+tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, int mixed,
+                            tess__process_group *pg)
 {
     tess_comm_info info = {.rank = 0, .size = 1};
     if (opts->comm)
         TESS_TRY(tess_comm_query(opts->comm, &info));
-    const int context = opts->ranks_context ? opts->ranks_context : info.size;
+    const int context = opts->ranks_context ? opts->ranks_context : mixed ? 1 : info.size;
+    if (mixed && context > 1)
+        return tess__invalid(who, "ranks_context is %d, must be 0 or 1 for clips of several sizes",
+                             context);
     if (context < 1 || info.size % context != 0)
         return tess__invalid(who, "ranks_context is %d, must divide the %d ranks", context,
                              info.size);
     const int groups = info.size / context;
-    if (opts->batch % groups != 0)
+    if (!mixed && opts->batch % groups != 0)
         return tess__invalid(who,
                              "batch is %d, must be a multiple of the %d groups of ranks that "
                              "share it",
@@ -36,11 +40,12 @@ tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__
     return TESS_OK;
 }
 
-tess_status tess__pg_open(const char *who, const tess_train_opts *opts, tess__process_group *pg)
+tess_status tess__pg_open(const char *who, const tess_train_opts *opts, int mixed,
+                          tess__process_group *pg)
 {
     tess__process_group made;
     tess_comm *across = NULL;
-    TESS_TRY(tess__pg_layout(who, opts, &made));
+    TESS_TRY(tess__pg_layout(who, opts, mixed, &made));
     if (made.size > 1) {
         made.world = opts->comm;
         TESS_TRY(tess_comm_grid(made.world, made.cp_size, &made.cp_comm, &across));

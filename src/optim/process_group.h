@@ -38,12 +38,15 @@ typedef struct {
     int failure_known;    /* 1: all ranks know of the failure that is being returned */
 } tess__process_group;
 
-/* Collective. Makes the groups of the options; EINVAL if they do not divide ranks and clips. */
-tess_status tess__pg_open(const char *who, const tess_train_opts *opts, tess__process_group *pg);
+/* Collective. Makes the groups of the options; EINVAL if they do not divide ranks and clips. mixed:
+ * 1: of clips of several sizes, whose ranks are all groups of their own and take uneven shares. */
+tess_status tess__pg_open(const char *who, const tess_train_opts *opts, int mixed,
+                          tess__process_group *pg);
 void tess__pg_close(tess__process_group *pg); /* {0} accepted */
 
 /* The same without communicators: sizes and numbers alone. */
-tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, tess__process_group *pg);
+tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, int mixed,
+                            tess__process_group *pg);
 
 static inline int tess__pg_many(const tess__process_group *pg)
 {

@@ -45,6 +45,7 @@ static const char cluster_help[] =
 
 static const char *const optimisers[] = {"muon", "adamw", NULL};
 static const char *const stores[] = {"fp32", "bf16", NULL};
+static const char *const weights[] = {"tokens", "clips", NULL};
 static const int store_values[] = {TESS_DTYPE_F32, TESS_DTYPE_BF16};
 
 #define OPTS tess_train_opts
@@ -52,6 +53,9 @@ static const tess_option train_options[] = {
     INT64_IN("steps", steps, 1, 1e9, "optimiser steps of the run"),
     INT_IN("clips", batch, 1, 65536, "clips of a micro-batch"),
     INT_IN("micro-batches", accumulate, 1, 65536, "micro-batches of a step"),
+    WORD(weigh, weights,
+         "weight of a clip in the loss of a step, where clips have several sizes: its tokens, or "
+         "one"),
     WORD(optim, optimisers,
          "optimiser of the weights; muon: Muon for the matrices of the blocks, AdamW for all else"),
     REAL(lr, 1e-12, 1000, "learning rate of AdamW"),
@@ -209,6 +213,11 @@ static const tess_option data_options[] = {
         "height of a clip in pixels; clips are scaled to cover the size and cut at the centre; 0: "
         "32, or that of the latents"),
     INT_IN("pixels", width, 0, 16384, "width of a clip in pixels; 0: 32, or that of the latents"),
+    TEXT(
+        sizes,
+        "several sizes of clips, frames x height x width in pixels, in place of --frames, --height "
+        "and --width: 8x32x32:4,16x64x64 draws four of the first for one of the second; a clip in "
+        "a file gets the size that shows most of it, without weights"),
     INT_IN("pixels", pack, 1, 16, "P x P pixels become the channels of one"),
     INT_IN("vectors", text_len, 0, 1048576, "vectors of a prompt; 0: 16, or those of text"),
     INT(text_dim, 0, 1048576, "length of a prompt's vectors; 0: 64, or that of text"),

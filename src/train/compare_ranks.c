@@ -23,6 +23,7 @@ static tess_status hash_data(const tess_train *t, uint64_t *hash)
                              i->text_len, i->text_dim, i->pack};
     uint64_t h = tess__hash(0, i->kind, strlen(i->kind));
     h = tess__hash(h, sizes, sizeof sizes);
+    memset(t->clip, 0, (size_t)t->size * sizeof *t->clip); /* the sample may be a smaller one */
     TESS_TRY(tess_data_sample(t->data, TESS_SPLIT_TRAIN, 0, t->clip, t->text, NULL, 0));
     h = tess__hash(h, t->clip, (size_t)t->size * sizeof *t->clip);
     *hash = tess__hash(h, t->text, (size_t)t->text_size * sizeof *t->text);

@@ -21,32 +21,34 @@ static const double loss_memory = 0.98; /* of the running mean: about 50 steps *
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
+void tess__train_noise(tess_train *t, const tess__batch *batch, int64_t i, int64_t size, int b)
+{
+    const tess_train_opts *o = &t->opts;
+    const double u = tess__noise_level(o->seed, t->step, i, (int64_t)o->batch * o->accumulate);
+    const tess__noising noising = {.seed = o->seed,
+                                   .stream = tess__stream(TESS__NOISE, t->step),
+                                   .first = (uint64_t)(i * t->size),
+                                   .s = tess__shifted(o->shift, u)};
+    tess__flow_noise(t->ctx, &noising, batch->x + b * t->size, size, t->x + b * t->size,
+                     t->target + b * t->size);
+    t->timestep[b] = (float)(1000.0 * noising.s);
+    t->u[b] = u;
+
+    float chance, *text = t->text + b * t->text_size;
+    const size_t bytes = (size_t)t->text_size * sizeof *text;
+    tess_random_uniform(o->seed, tess__stream(TESS__DROPOUT, t->step), (uint64_t)i, &chance, 1);
+    if ((double)chance < o->prompt_dropout)
+        memset(text, 0, bytes);
+    else
+        memcpy(text, batch->text + b * t->text_size, bytes);
+}
+
 /* Adds noise to a micro-batch and drops some of its prompts; micro is its number in the step. */
 static void prepare(tess_train *t, const tess__batch *batch, int micro)
 {
-    const tess_train_opts *o = &t->opts;
-    const int64_t total = (int64_t)o->batch * o->accumulate;
-    const int64_t first = (int64_t)micro * o->batch + (int64_t)t->pg.dp_rank * t->batch;
-    for (int b = 0; b < t->batch; b++) {
-        const int64_t i = first + b;
-        const double u = tess__noise_level(o->seed, t->step, i, total);
-        const tess__noising noising = {.seed = o->seed,
-                                       .stream = tess__stream(TESS__NOISE, t->step),
-                                       .first = (uint64_t)(i * t->size),
-                                       .s = tess__shifted(o->shift, u)};
-        tess__flow_noise(t->ctx, &noising, batch->x + b * t->size, t->size, t->x + b * t->size,
-                         t->target + b * t->size);
-        t->timestep[b] = (float)(1000.0 * noising.s);
-        t->u[b] = u;
-
-        float chance, *text = t->text + b * t->text_size;
-        const size_t bytes = (size_t)t->text_size * sizeof *text;
-        tess_random_uniform(o->seed, tess__stream(TESS__DROPOUT, t->step), (uint64_t)i, &chance, 1);
-        if ((double)chance < o->prompt_dropout)
-            memset(text, 0, bytes);
-        else
-            memcpy(text, batch->text + b * t->text_size, bytes);
-    }
+    const int64_t first = (int64_t)micro * t->opts.batch + (int64_t)t->pg.dp_rank * t->batch;
+    for (int b = 0; b < t->batch; b++)
+        tess__train_noise(t, batch, first + b, t->size, b);
 }
 
 /* One forward pass of a step, with the budgets of its noise levels. */
@@ -195,8 +197,9 @@ static tess_status observe(const tess_train *t, tess_step *now)
         return tess__density_add(t);
     }
     const double each = (double)t->tokens / t->opts.batch / t->opts.accumulate;
-    now->attention_gflop = tess__attention_gflop(m->head_dim, forwards,
-                                                 (double)t->tokens * each * m->layers * m->heads);
+    const double pairs = t->mixture ? tess__mixture_pairs(t) : (double)t->tokens * each;
+    now->attention_gflop =
+        tess__attention_gflop(m->head_dim, forwards, pairs * m->layers * m->heads);
     return TESS_OK;
 }
 
@@ -208,8 +211,9 @@ static tess_status run_step(tess_train *t, tess_step *now)
     tess__step_times at = {.begin = tess__pg_clock(&t->pg), .begun = tess__train_sent(t)};
     t->plan_ns = 0;
     TESS_TRY(apply(t));
-    TESS_TRY(tess_pass_times_read(t->pass, &at.before));
-    TESS_TRY(accumulate_gradients(t, &loss, &at.waited));
+    TESS_TRY(tess__train_times(t, &at.before));
+    TESS_TRY(t->mixture ? tess__mixture_gradients(t, &loss, &at.waited)
+                        : accumulate_gradients(t, &loss, &at.waited));
     at.middle = tess__pg_clock(&t->pg);
     at.between = tess__train_sent(t);
     TESS_TRY(reduce_loss(t, &loss, &norm));
@@ -223,7 +227,7 @@ static tess_status run_step(tess_train *t, tess_step *now)
     TESS_TRY(update(t, norm, factor));
     at.end = tess__pg_clock(&t->pg);
     at.ended = tess__train_sent(t);
-    TESS_TRY(tess_pass_times_read(t->pass, &at.after));
+    TESS_TRY(tess__train_times(t, &at.after));
 
     t->step++;
     t->batches += t->opts.accumulate;
@@ -282,6 +286,14 @@ static tess_status start_loader(tess_train *t)
 {
     if (t->loader)
         return TESS_OK;
+    if (t->mixture)
+        return tess__loader_start(t->ctx,
+                                  &(tess__loader_opts){.data = t->data,
+                                                       .split = TESS_SPLIT_TRAIN,
+                                                       .batch = 1,
+                                                       .depth = TESS__RING,
+                                                       .queue = t->opts.batch * t->opts.accumulate},
+                                  &t->loader);
     return tess__loader_start(t->ctx,
                               &(tess__loader_opts){.data = t->data,
                                                    .split = TESS_SPLIT_TRAIN,

@@ -211,11 +211,12 @@ tess_status tess_train_need(const tess_model_config *config, const tess_data_inf
     tess__process_group pg;
     TESS_TRY(tess_model_config_check(config));
     TESS_TRY(tess__train_options(__func__, opts, &full));
-    TESS_TRY(tess__pg_layout(__func__, &full, &pg));
+    const int mixed = data->sizes > 1; /* a clip has a pass of its own: the largest counts */
+    TESS_TRY(tess__pg_layout(__func__, &full, mixed, &pg));
     TESS_TRY(tess__train_fits(__func__, config, data));
     const int *patch = config->patch;
     const int grid[3] = {data->frames / patch[0], data->height / patch[1], data->width / patch[2]};
-    const int batch = full.batch / pg.dp_size;
+    const int batch = mixed ? 1 : full.batch / pg.dp_size;
     tess__train_pass_shape(&full, data, batch, &shape);
     TESS_TRY(model_need(config, &full, grid, threads, &shape, &room, &model));
     share_tokens(config, &shape, pg.cp_size, (int64_t)grid[0] * grid[1] * grid[2], &model);

@@ -6,7 +6,7 @@
  * The averaged weights are sampled with the pass and the buffers of training. Each group of ranks
  * samples its clips of a batch; rank 0 gathers and writes them.
  */
-#include "train_internal.h"
+#include "mixture.h"
 
 #include "file/out.h"
 #include "tessera/media.h"
@@ -14,9 +14,8 @@
 #include <string.h>
 
 /* The vectors of this rank's prompts in t->text. */
-static tess_status choose_prompts(tess_train *t)
+static tess_status choose_prompts(tess_train *t, int64_t first)
 {
-    const int64_t first = (int64_t)t->pg.dp_rank * t->batch;
     for (int b = 0; b < t->batch; b++)
         TESS_TRY(tess_data_sample(t->data, TESS_SPLIT_VALIDATION, first + b, NULL,
                                   t->text + b * t->text_size, NULL, 0));
@@ -46,7 +45,7 @@ static tess_status write_prompts(tess_train *t)
     return tess__out_commit(out);
 }
 
-static tess_status sample(tess_train *t, const float *none)
+static tess_status sample(tess_train *t, const float *none, int64_t first)
 {
     const int guided = t->opts.guidance != 1.0;
     const tess__sampling s = {.batch = t->batch,
@@ -57,7 +56,7 @@ static tess_status sample(tess_train *t, const float *none)
                               .shift = t->opts.shift,
                               .guidance = t->opts.guidance,
                               .seed = t->opts.seed,
-                              .first = (int64_t)t->pg.dp_rank * t->batch,
+                              .first = first,
                               .text = t->text,
                               .none = none,
                               .timestep = t->timestep,
@@ -107,23 +106,36 @@ static tess_status write_sheet(tess_train *t, const float *all, uint8_t *pixels,
     return tess_clip_write(t->ctx, path, clips, t->opts.batch);
 }
 
+/* Passes of as many clips as the ranks take at a time, until all rows are there. */
+static tess_status sample_rows(tess_train *t, const float *none, float *all)
+{
+    const int together = t->batch * t->pg.dp_size;
+    if (t->mixture)
+        TESS_TRY(tess__mixture_pass(t, t->mixture->largest));
+    for (int row = 0; row < t->opts.batch; row += together) {
+        const int64_t first = row + (int64_t)t->pg.dp_rank * t->batch;
+        TESS_TRY(choose_prompts(t, first));
+        TESS_TRY(sample(t, none, first));
+        TESS_TRY(gather(t, all + row * t->size));
+    }
+    return TESS_OK;
+}
+
 tess_status tess__sheet_write(tess_train *t)
 {
     if (t->info.channels != 3 * t->info.pack * t->info.pack)
         return TESS_OK; /* latents: no picture without their decoder */
     const int writes = t->pg.rank == 0;
-    const size_t numbers = (size_t)t->size * (size_t)t->opts.batch; /* one byte each as pixels */
+    const int together = t->batch * t->pg.dp_size;
+    const size_t rows = (size_t)((t->opts.batch + together - 1) / together * together);
+    const size_t numbers = (size_t)t->size * rows; /* one byte each as pixels */
     float *none = tess__alloc_zero(t->ctx, (size_t)t->text_size * (size_t)t->batch * sizeof *none);
     float *all = none ? tess__alloc(t->ctx, writes ? numbers * sizeof *all : 0) : NULL;
     uint8_t *pixels = all ? tess__alloc(t->ctx, writes ? numbers : 0) : NULL;
     tess_clip *clips = pixels ? tess__alloc(t->ctx, (size_t)t->opts.batch * sizeof *clips) : NULL;
-    tess_status status = clips ? choose_prompts(t) : TESS_ENOMEM;
-    if (status == TESS_OK && writes)
-        status = write_prompts(t);
+    tess_status status = !clips ? TESS_ENOMEM : writes ? write_prompts(t) : TESS_OK;
     if (status == TESS_OK)
-        status = sample(t, none);
-    if (status == TESS_OK)
-        status = gather(t, all);
+        status = sample_rows(t, none, all);
     if (status == TESS_OK && writes)
         status = write_sheet(t, all, pixels, clips);
     tess__free(t->ctx, clips);

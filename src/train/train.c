@@ -94,7 +94,7 @@ tess_status tess__train_pass(tess_train *t)
     tess_sparse_opts sparse;
     if (t->pass)
         return TESS_OK;
-    tess__train_pass_shape(&t->opts, &t->info, t->batch, &shape);
+    tess__train_pass_shape(&t->opts, tess__train_info(t), t->batch, &shape);
     if (t->control)
         tess__control_shape(t->control, &shape, &sparse);
     TESS_TRY(tess__plans_create(t, &shape));
@@ -131,8 +131,10 @@ static tess_status build(tess_train *t)
 
 static tess_status build_together(tess_train *t, const char *who)
 {
-    TESS_TRY(tess__pg_open(who, &t->opts, &t->pg));
-    t->batch = t->opts.batch / t->pg.dp_size;
+    const int mixed = t->info.sizes > 1;
+    TESS_TRY(tess__pg_open(who, &t->opts, mixed, &t->pg));
+    t->batch = mixed ? 1 : t->opts.batch / t->pg.dp_size;
+    TESS_TRY(tess__pg_agree(&t->pg, tess__mixture_create(t)));
     TESS_TRY(tess__pg_agree(&t->pg, make_control(t)));
     TESS_TRY(tess__pg_agree(&t->pg, tess__train_pass(t))); /* checks the shape */
     TESS_TRY(tess__pg_agree(&t->pg, build(t)));
@@ -149,8 +151,8 @@ static tess_status check(const char *who, const tess_model *model, const tess_da
     if (!model->gradients)
         return tess__invalid(who, "the model has no gradients, must be made with them");
     TESS_TRY(tess__train_options(who, opts, full));
-    TESS_TRY(tess__pg_layout(who, full, &pg));
     TESS_TRY(tess_data_query(data, info));
+    TESS_TRY(tess__pg_layout(who, full, info->sizes > 1, &pg));
     return tess__train_fits(who, &model->config, info);
 }
 

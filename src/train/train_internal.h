@@ -13,6 +13,7 @@
 #include "model/model_internal.h"
 #include "optim/optim.h"
 #include "optim/process_group.h"
+#include "tessera/advanced/dataset.h"
 #include "tessera/advanced/step.h"
 #include "tessera/train.h"
 
@@ -28,6 +29,8 @@ typedef struct {
     int again;         /* 1: steps are run again, and written to no file */
 } tess__divergence;
 
+typedef struct tess__mixture tess__mixture;
+
 struct tess_train {
     tess_ctx *ctx;
     tess__arena arena; /* the object itself first, then buffers */
@@ -40,14 +43,15 @@ struct tess_train {
     int64_t plan_ns;              /* spent on them */
     tess_comm_counts sent_before; /* less than 0: what the world had sent when this was made */
     tess__control *control;       /* NULL: attention is dense */
+    tess__mixture *mixture;       /* of clips of several sizes; NULL: all have one */
     tess__process_group pg;
     tess__owners owners; /* with many ranks, as is reduce; else {0} */
     tess__reduce reduce;
     tess__optim optim;       /* of the parameters that this rank owns */
     tess__loader *loader;    /* NULL until the first step */
-    int batch;               /* clips of a micro-batch on this rank */
-    int64_t size, text_size; /* numbers of a clip, of a prompt */
-    int64_t tokens;          /* of a step, over all ranks */
+    int batch;               /* clips of a micro-batch on this rank; 1 of several sizes */
+    int64_t size, text_size; /* numbers of a clip, the largest one, and of a prompt */
+    int64_t tokens;          /* of a step, over all ranks; of several sizes of the last one */
 
     float *clip, *x, *target, *out; /* (batch, size) each */
     float *text;                    /* (batch, text_size) */
@@ -129,6 +133,21 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
 
 /* The pass of a run, made if there is none. */
 tess_status tess__train_pass(tess_train *train);
+
+/* Adds noise to a clip of a batch, number i of the step, and drops its prompt or not. */
+void tess__train_noise(tess_train *train, const tess__batch *batch, int64_t i, int64_t size, int b);
+
+/* mixture.c: clips of several sizes, where t->mixture is not NULL. Forward and backward over the
+ * clips of a step: *loss of this rank's. */
+tess_status tess__mixture_create(tess_train *train);
+tess_status tess__mixture_gradients(tess_train *train, double *loss, int64_t *waited);
+tess_status tess__mixture_pass(tess_train *train, int bucket); /* is the one at hand */
+int64_t tess__mixture_size(const tess_data_info *info);        /* numbers of a clip */
+double tess__mixture_pairs(const tess_train *train);           /* of a head, over the clips */
+
+/* The clips of the pass at hand; the times of all passes so far. */
+const tess_data_info *tess__train_info(const tess_train *train);
+tess_status tess__train_times(const tess_train *train, tess_pass_times *times);
 
 /* Collective: swaps the weights and their average, on all ranks. */
 tess_status tess__train_swap(tess_train *train);

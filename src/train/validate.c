@@ -17,7 +17,7 @@
 static const uint64_t validation_seed = 0x76616c6964617465; /* "validate" */
 
 /* Clip number pair / 4 at a level of its bucket pair % 4, in place b of the batch. */
-static tess_status prepare(tess_train *t, int64_t pair, int b)
+static tess_status prepare(tess_train *t, int64_t pair, int64_t size, int b)
 {
     const int64_t clip = pair / TESS_NOISE_BUCKETS, bucket = pair % TESS_NOISE_BUCKETS;
     const double within = ((double)clip + 0.5) / t->opts.validate_clips;
@@ -28,7 +28,7 @@ static tess_status prepare(tess_train *t, int64_t pair, int b)
     const int64_t at = b * t->size;
     TESS_TRY(tess_data_sample(t->data, TESS_SPLIT_VALIDATION, clip, t->clip + at,
                               t->text + b * t->text_size, NULL, 0));
-    tess__flow_noise(t->ctx, &noising, t->clip + at, t->size, t->x + at, t->target + at);
+    tess__flow_noise(t->ctx, &noising, t->clip + at, size, t->x + at, t->target + at);
     t->timestep[b] = (float)(1000.0 * noising.s);
     t->u[b] = u;
     return TESS_OK;
@@ -43,7 +43,7 @@ static tess_status run_batches(tess_train *t, double *buckets)
     for (int64_t first = (int64_t)t->batch * t->pg.dp_rank; first < pairs; first += step) {
         TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
         for (int b = 0; b < t->batch; b++)
-            TESS_TRY(prepare(t, TESS_MIN(first + b, pairs - 1), b));
+            TESS_TRY(prepare(t, TESS_MIN(first + b, pairs - 1), t->size, b));
         if (t->control)
             TESS_TRY(tess__attend_table_set(&t->control->table, t->pass, t->u,
                                             &(tess__attend_pass){.sample = first}));
@@ -57,12 +57,38 @@ static tess_status run_batches(tess_train *t, double *buckets)
     return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
 }
 
+/* Clips of several sizes, size by size, each pair by one rank. */
+static tess_status run_sizes(tess_train *t, double *buckets)
+{
+    const int64_t pairs = (int64_t)t->opts.validate_clips * TESS_NOISE_BUCKETS;
+    int64_t done = 0;
+    memset(buckets, 0, TESS_NOISE_BUCKETS * sizeof *buckets);
+    for (int b = 0; b < t->info.sizes; b++)
+        for (int64_t pair = 0; pair < pairs; pair++) {
+            int bucket;
+            TESS_TRY(tess_data_bucket_of(t->data, TESS_SPLIT_VALIDATION, pair / TESS_NOISE_BUCKETS,
+                                         &bucket));
+            if (bucket != b || done++ % t->pg.dp_size != t->pg.dp_rank)
+                continue;
+            TESS_TRY(tess__progress(t->ctx, "validating", done - 1, pairs));
+            TESS_TRY(tess__mixture_pass(t, bucket));
+            const int64_t size = tess__mixture_size(tess__train_info(t));
+            TESS_TRY(prepare(t, pair, size, 0));
+            TESS_TRY(
+                tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+            buckets[pair % TESS_NOISE_BUCKETS] +=
+                tess__flow_loss(t->ctx, t->target, size, 0.0, t->out, t->sums) /
+                t->opts.validate_clips;
+        }
+    return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
+}
+
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets)
 {
     double found[TESS_NOISE_BUCKETS];
     TESS_TRY(tess__train_pass(train));
     TESS_TRY(tess__train_swap(train));
-    const tess_status status = run_batches(train, found);
+    const tess_status status = train->mixture ? run_sizes(train, found) : run_batches(train, found);
     if (status != TESS_OK) {
         /* Other ranks may still validate: only the parameters this rank owns are restored. */
         tess__optim_swap(&train->optim, train->model->values);

@@ -54,6 +54,7 @@ static opt options[] = {
     DATA("frames", "N", frames),
     DATA("height", "N", height),
     DATA("width", "N", width),
+    OPT_OF(DATA, AT(data), "sizes", OPT_STRING, "LIST", sizes),
     {"pack", 0, OPT_INT, AT(pack), "N", "0", .max = 16, .unit = "pixels",
      .help = "side of the squares of pixels that become channels of one position; 0: as the "
              "model's channels ask for"},
@@ -66,6 +67,7 @@ static opt options[] = {
 
     TRAIN("batch", "N", batch),
     TRAIN("accumulate", "N", accumulate),
+    TRAIN("weigh", "RULE", weigh),
     TRAIN("optimiser", "NAME", optim),
     TRAIN("lr", "X", lr),
     TRAIN("lr-muon", "X", lr_muon),

@@ -31,9 +31,16 @@ static void data_text(const train_job *j, char *text, size_t bytes)
     if (d->clips > 0)
         snprintf(clips, sizeof clips, "%lld clips and %lld for validation,", (long long)d->clips,
                  (long long)d->clips_validation);
-    snprintf(text, bytes, "%.80s: %s of %d frames, %d x %d; %lld tokens a clip", j->v->data.source,
-             clips, d->frames, d->height * d->pack, d->width * d->pack,
-             (long long)(d->frames / patch[0]) * (d->height / patch[1]) * (d->width / patch[2]));
+    const long long tokens =
+        (long long)(d->frames / patch[0]) * (d->height / patch[1]) * (d->width / patch[2]);
+    if (d->sizes > 1)
+        snprintf(text, bytes, "%.80s: %s of %d sizes up to %d frames, %d x %d; %lld tokens at most",
+                 j->v->data.source, clips, d->sizes, d->frames, d->height * d->pack,
+                 d->width * d->pack, tokens);
+    else
+        snprintf(text, bytes, "%.80s: %s of %d frames, %d x %d; %lld tokens a clip",
+                 j->v->data.source, clips, d->frames, d->height * d->pack, d->width * d->pack,
+                 tokens);
 }
 
 tess_status train_banner(const train_job *j)

@@ -113,8 +113,9 @@ static void show_plan(train_job *j)
     }
     fprintf(c->out, "model        dim %d, %d heads, %d layers\n",
             j->config.heads * j->config.head_dim, j->config.heads, j->config.layers);
-    fprintf(c->out, "data         %s, %d x %d x %d x %d, %lld tokens a clip\n", j->info.kind,
-            j->info.channels, j->info.frames, j->info.height, j->info.width, (long long)tokens);
+    fprintf(c->out, "data         %s, %d x %d x %d x %d, %lld tokens a clip%s\n", j->info.kind,
+            j->info.channels, j->info.frames, j->info.height, j->info.width, (long long)tokens,
+            j->info.sizes > 1 ? ", the largest size" : "");
 }
 
 /* What all ranks of this one's host need together. */
@@ -146,7 +147,8 @@ static tess_status fail_memory(const train_job *j, int threads, int64_t all, int
     const double share = (double)all / (double)total;
     int64_t lowest = all;
     int found = 0;
-    for (int batch = j->opts.batch; batch > 0; batch /= 2)
+    const int least = j->info.sizes > 1 ? j->opts.batch : 1; /* one clip a pass already */
+    for (int batch = j->opts.batch; batch >= least; batch /= 2)
         for (int way = batch == j->opts.batch; way < 4; way++) {
             tess_train_opts opts = j->opts;
             tess_train_memory need;

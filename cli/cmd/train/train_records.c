@@ -55,9 +55,11 @@ tess_status train_check_resume(const train_job *j)
 char *train_record_text(const train_job *j)
 {
     train_values record = *j->v;
-    record.data.frames = j->info.frames; /* latents have sides of their own */
-    record.data.height = j->info.height * j->info.pack;
-    record.data.width = j->info.width * j->info.pack;
+    if (!record.data.sizes) { /* latents have sides of their own */
+        record.data.frames = j->info.frames;
+        record.data.height = j->info.height * j->info.pack;
+        record.data.width = j->info.width * j->info.pack;
+    }
     if (j->branched)
         record.init = NULL; /* of the run that it branches off */
     else if (record.init && !j->resumed)

@@ -144,6 +144,23 @@ static tess_status check_sides(const train_job *j, int pack)
     return TESS_OK;
 }
 
+/* The same of each of several sizes. */
+static tess_status check_sizes(const train_job *j)
+{
+    const int *patch = j->config.patch;
+    for (int i = 0; i < j->info.sizes && j->info.sizes > 1; i++) {
+        tess_data_info b;
+        TRY(tess_data_bucket(j->data, i, &b));
+        if (b.frames % patch[0] || b.height % patch[1] || b.width % patch[2])
+            return out_usage(j->c,
+                             "--sizes has %dx%dx%d, must have multiples of %d frames and %d x %d "
+                             "pixels (pack %d x patch)",
+                             b.frames, b.height * b.pack, b.width * b.pack, patch[0],
+                             patch[1] * b.pack, patch[2] * b.pack, b.pack);
+    }
+    return TESS_OK;
+}
+
 /* A preset is a size: its channels and text follow the data. */
 static tess_status open_data(train_job *j)
 {
@@ -160,6 +177,7 @@ static tess_status open_data(train_job *j)
     TRY(tess_data_open(j->c->ctx, &opts, &j->data));
     TRY(tess_data_query(j->data, &j->info));
     TRY(check_patch(j));
+    TRY(check_sizes(j));
     if (!adapts)
         return check_fit(j);
     j->config.in_channels = j->config.out_channels = j->info.channels;

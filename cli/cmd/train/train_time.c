@@ -16,6 +16,7 @@
  */
 #include "train_job.h"
 
+#include "tessera/advanced/dataset.h"
 #include "tessera/advanced/machine.h"
 #include "tessera/advanced/pass.h"
 #include "tessera/advanced/predict.h"
@@ -54,8 +55,28 @@ static tess_status linear_rate(const train_job *j, int64_t tokens, double *rate)
     return status;
 }
 
-/* Seconds of the self-attention of a clip, all layers and heads, on one thread. */
-static tess_status attention_time(const train_job *j, int64_t tokens, double *seconds)
+/* Means over the clips of several sizes: tokens, and pairs of two tokens. */
+static tess_status mean_clip(const train_job *j, int64_t largest, double *tokens, double *pairs)
+{
+    const int *patch = j->config.patch;
+    *tokens = (double)largest;
+    *pairs = *tokens * *tokens;
+    if (j->info.sizes <= 1)
+        return TESS_OK;
+    *tokens = *pairs = 0.0;
+    for (int i = 0; i < j->info.sizes; i++) {
+        tess_data_info b;
+        TRY(tess_data_bucket(j->data, i, &b));
+        const double n =
+            (double)(b.frames / patch[0]) * (b.height / patch[1]) * (b.width / patch[2]);
+        *tokens += b.share * n;
+        *pairs += b.share * n * n;
+    }
+    return TESS_OK;
+}
+
+/* Seconds of the self-attention of so many pairs, all layers and heads, on one thread. */
+static tess_status attention_time(const train_job *j, int64_t tokens, double pairs, double *seconds)
 {
     const tess_attn_rates_shape shape = {.head_dim = j->config.head_dim,
                                          .queries = tokens,
@@ -67,8 +88,8 @@ static tess_status attention_time(const train_job *j, int64_t tokens, double *se
     const int again = j->opts.keep == TESS_KEEP_BLOCKS;
     tess_attn_rates rates[2];
     TRY(tess_attn_measure(j->c->ctx, &shape, rates));
-    *seconds = 1e-9 * ((1 + again) * rates[0].dense + rates[1].dense) * (double)tokens *
-               (double)tokens * j->config.layers * j->config.heads;
+    *seconds = 1e-9 * ((1 + again) * rates[0].dense + rates[1].dense) * pairs * j->config.layers *
+               j->config.heads;
     return TESS_OK;
 }
 
@@ -79,10 +100,11 @@ static tess_status predict(const train_job *j, int64_t tokens, int64_t params, i
     const double clips = (double)j->opts.batch * j->opts.accumulate;
     const double ranks = j->c->ranks > 1 ? j->c->ranks : 1;
     const double dim = (double)j->config.heads * j->config.head_dim;
-    double rate, attention;
+    double rate, attention, mean, pairs;
+    TRY(mean_clip(j, tokens, &mean, &pairs));
     TRY(linear_rate(j, tokens, &rate));
-    TRY(attention_time(j, tokens, &attention));
-    t->linear = 2.0 * (double)params * (double)tokens * clips * (3 + again) / rate / ranks;
+    TRY(attention_time(j, tokens, pairs, &attention));
+    t->linear = 2.0 * (double)params * mean * clips * (3 + again) / rate / ranks;
     t->attention = attention * clips / threads / ranks;
     t->optimiser =
         (j->opts.optim == TESS_OPTIM_MUON ? 25.0 * dim : 10.0) * (double)params / rate / ranks;

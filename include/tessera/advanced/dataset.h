@@ -18,6 +18,12 @@ extern "C" {
  * "latents". Decided by names alone: no file is opened. */
 TESS_API tess_status tess_data_kind(const char *source, const char **kind);
 
+/* Data of several sizes: the shape and the counts of bucket number 0 .. sizes - 1, the clips of one
+ * size; of data of one size bucket 0 is all of it. And the bucket of a sample. */
+TESS_API tess_status tess_data_bucket(const tess_data *data, int bucket, tess_data_info *info);
+TESS_API tess_status tess_data_bucket_of(const tess_data *data, tess_split split, int64_t index,
+                                         int *bucket);
+
 /* A clip of a folder or file, used or skipped. Texts live as long as the data. */
 typedef struct {
     const char *name, *path, *prompt;

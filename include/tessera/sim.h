@@ -53,6 +53,9 @@ typedef enum {
     TESS_SIM_UNFUSED
 } tess_sim_attention;
 
+/* Linear layers of a layer that have adapters. */
+typedef enum { TESS_SIM_LORA_ALL, TESS_SIM_LORA_ATTENTION } tess_sim_lora;
+
 /* What the software era does, on, off. */
 typedef enum { TESS_SIM_AUTO = 0, TESS_SIM_ON = 1, TESS_SIM_OFF = -1 } tess_sim_switch;
 
@@ -126,8 +129,10 @@ typedef struct {
     int64_t global_batch; /* samples; 0: dp micro_batch */
     tess_sim_precision precision;
     tess_sim_recompute recompute;
-    int recompute_layers; /* of each stage; 0: all */
-    int grad_bytes;       /* of a gradient as it is reduced; 0: the era's; 2 or 4 */
+    int recompute_layers;  /* of each stage; 0: all */
+    int lora;              /* rank of adapters beside frozen weights (LoRA); 0: all is trained */
+    tess_sim_lora lora_on; /* of attention and MLP, or of attention alone */
+    int grad_bytes;        /* of a gradient as it is reduced; 0: the era's; 2 or 4 */
     tess_sim_attention attention;
     tess_sim_switch dropout;
     tess_sim_switch overlap_tp, overlap_dp, overlap_pp;

@@ -19,13 +19,13 @@ void tess__embed_ops(tess_sim *sim)
     sim->part = TESS__EMBED;
     if (!m->vocab)
         return;
-    tess__model_part *part = &sim->parts[TESS__EMBED];
-    part->weights = (double)m->vocab * m->hidden / l->tp +
-                    (m->learned_positions ? (double)m->seq * m->hidden : 0.0);
+    tess__add_weights(sim, (double)m->vocab * m->hidden / l->tp +
+                               (m->learned_positions ? (double)m->seq * m->hidden : 0.0));
     /* Rows are gathered, masked, added to positions and dropped out. */
     tess__add_memory(sim, "lookup", TESS__FORWARD, (4.0 + 2.0 * sim->dropout) * x)->saved =
         sim->dropout * sim->rows * m->hidden;
-    tess__add_memory(sim, "lookup", TESS__WEIGHT, (2.0 + 4.0 + 2.0 * sim->dropout) * x);
+    if (!sim->s.training.lora)
+        tess__add_memory(sim, "lookup", TESS__WEIGHT, (2.0 + 4.0 + 2.0 * sim->dropout) * x);
     if (l->tp > 1)
         tess__add_comm(sim, "reduce", TESS__FORWARD, TESS__TP,
                        l->sequence ? TESS_REDUCE_SCATTER : TESS_ALL_REDUCE, x, l->tp, 1, 1.0);
@@ -49,12 +49,14 @@ void tess__head_ops(tess_sim *sim)
                        1.0);
     const int precision =
         sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
+    const int frozen = sim->s.training.lora > 0;
     tess__add_gemm(sim, "logits", TESS__FORWARD, 1, t, columns, h, precision)->saved =
-        e * sim->rows * h;
+        frozen ? 0.0 : e * sim->rows * h;
     tess__add_gemm(sim, "logits", TESS__BACKWARD, 1, t, h, columns, precision);
-    tess__add_gemm(sim, "logits", TESS__WEIGHT, 1, columns, h, t, precision);
+    if (!frozen)
+        tess__add_gemm(sim, "logits", TESS__WEIGHT, 1, columns, h, t, precision);
     if (!(m->tied && l->pp == 1))
-        part->weights = columns * h;
+        tess__add_weights(sim, columns * h);
     /* A fused loss leaves the gradient where the logits were; separate kernels keep them in fp32,
      * and need the conversion and the gradient besides. */
     const int fused = sim->era[TESS__ERA_LOSS_BYTES] < 40.0;

@@ -48,15 +48,17 @@ void tess__expert_ops(tess_sim *sim)
     tess__add_gemm(sim, "router", TESS__FORWARD, 1, own, m->experts, m->hidden, TESS_SIM_BF16)
         ->saved = input;
     tess__add_gemm(sim, "router", TESS__BACKWARD, 1, own, m->hidden, m->experts, TESS_SIM_BF16);
-    tess__add_gemm(sim, "router", TESS__WEIGHT, 1, m->experts, m->hidden, own, TESS_SIM_BF16);
+    if (!sim->s.training.lora)
+        tess__add_gemm(sim, "router", TESS__WEIGHT, 1, m->experts, m->hidden, own, TESS_SIM_BF16);
     tess__add_memory(sim, "choose experts", TESS__FORWARD, 16.0 * own * m->experts)->saved =
         8.0 * own * m->experts;
-    part->weights += (double)m->experts * m->hidden;
+    tess__add_weights(sim, (double)m->experts * m->hidden);
     permute(sim, "permute", sent);
     exchange(sim, "dispatch", sent);
-    const double before = part->weights;
+    const double before = part->weights, trained_before = part->trained;
     tess__mlp_ops(sim, local, rows / local, (double)m->expert_ffn / l->etp, e * rows * m->hidden);
     part->expert_weights = part->weights - before;
+    part->expert_trained = part->trained - trained_before;
     exchange(sim, "combine", sent);
     permute(sim, "unpermute", sent);
     if (m->shared_ffn)

@@ -17,6 +17,7 @@ static const char *const schedules[] = {
     "gpipe-looped", "interleaved-zb", "zb-v",        "file",        NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
+static const char *const lora_parts[] = {"all", "attention", NULL};
 static const char *const attentions[] = {"default", "flash", "fused-softmax", "unfused", NULL};
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): offsetof takes a member without them */
@@ -104,6 +105,8 @@ const tess__field tess__fields[] = {
     WORD(training, precision, precisions, "of the products"),
     WORD(training, recompute, recomputes, "activations that the backward pass makes again"),
     INT(training, recompute_layers, 0, 100000, "of a stage; 0: all"),
+    INT(training, lora, 0, 65536, "rank of adapters beside frozen weights; 0: all is trained"),
+    WORD(training, lora_on, lora_parts, "linear layers that have adapters"),
     INT(training, grad_bytes, 0, 4, "of a gradient as it is reduced; 0: the era's"),
     WORD(training, attention, attentions, "kernels of attention"),
     SWITCH(training, dropout, "dropout"),

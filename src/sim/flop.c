@@ -4,7 +4,8 @@
  * The forward pass of a token: 2 FLOP for each weight of its matrices (of experts: those that it
  * visits; the LM head once for each prediction) and 2 (head_dim + value_dim) seq heads in
  * attention, over all pairs, causal or not. The backward pass is twice that. Hardware FLOP add the
- * forward passes that recomputation runs again.
+ * forward passes that recomputation runs again. With frozen weights (LoRA) their gradients are left
+ * out; adapters, of a few thousandths of the parameters, are not counted.
  */
 #include "sim_internal.h"
 
@@ -75,7 +76,8 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
                     (double)m->vocab * h * (m->tied ? 1.0 : 2.0) +
                     (m->learned_positions ? s * h : 0.0) + (plain + with) * 4.0 * h;
     const double forward = layers + attention + cross + 2.0 * head;
-    r->model_flop = 3.0 * forward * tokens;
+    /* Frozen weights have no gradients: a third of their products is not run. */
+    r->model_flop = (3.0 * forward - (t->lora ? layers + 2.0 * head : 0.0)) * tokens;
     double share = 1.0;
     if (t->recompute_layers) {
         const double each = (double)m->layers / sim->s.layout.pp;

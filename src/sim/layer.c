@@ -21,7 +21,8 @@ static void norm(tess_sim *sim, const char *name)
     const double gate = sim->s.model.kind == TESS_SIM_DIT ? 2.0 : 1.0;
     tess__add_memory(sim, name, TESS__FORWARD, gate * 2.0 * x)->saved = x;
     /* dx of x and dy, and the gradients of scale and shift in a second pass over both. */
-    tess__add_memory(sim, name, TESS__BACKWARD, (3.0 + 2.0) * gate * x);
+    const double second = sim->s.training.lora ? 0.0 : 2.0;
+    tess__add_memory(sim, name, TESS__BACKWARD, (3.0 + second) * gate * x);
 }
 
 /* Bias, dropout and the sum with the residual in one kernel; backward two reads and a write. */
@@ -146,6 +147,7 @@ void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, doubl
     const tess_sim_model *m = &sim->s.model;
     const double e = sim->element, n = batch * rows * inner, in = m->gated ? 2.0 : 1.0;
     const int grouped = batch > 1.0 || rows != sim->tokens;
+    sim->adapted = sim->s.training.lora_on == TESS_SIM_LORA_ALL;
     if (grouped)
         tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, saved);
     else
@@ -193,7 +195,9 @@ void tess__layer_ops(tess_sim *sim, int which)
     sim->prompt = two ? sim->tokens * m->text / (double)m->seq : 0.0;
     tess__model_part *part = &sim->parts[sim->part];
     part->saved_input = input;
+    sim->adapted = 0;
     modulation(sim, parallel);
+    sim->adapted = 1;
     norm(sim, "norm of attention");
     int comm = tp_enter(sim);
     tess__attention_ops(sim);
@@ -214,5 +218,5 @@ void tess__layer_ops(tess_sim *sim, int which)
     tp_behind(sim, comm);
     tp_leave(sim);
     residual(sim);
-    part->weights += 4.0 * m->hidden; /* scales and shifts, held by every rank */
+    tess__add_weights(sim, 4.0 * m->hidden); /* scales and shifts, held by every rank */
 }

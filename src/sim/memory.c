@@ -110,8 +110,10 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
                            : fp32             ? 4.0
                                               : 2.0,
                            whole ? 4.0 : gradient, fp32 || (whole && zero == 3) ? 8.0 : 12.0};
-    double experts;
-    const double weights = tess__stage_weights(sim, stage, &experts);
+    double experts, frozen_experts;
+    const double weights = tess__stage_trained(sim, stage, &experts);
+    const double held = tess__stage_weights(sim, stage, &frozen_experts), frozen = held - weights;
+    frozen_experts -= experts;
     const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
                           sim->later[stage] * sim->parts[TESS__LATER].weights;
     const double over = tess__shard_group(sim, TESS__SHARD, 0).n;
@@ -124,10 +126,12 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
         out[i] = each[i] * ((weights - experts) / (split ? over : 1.0) +
                             experts / (split ? over_experts : 1.0));
     }
-    m->weights = out[0];
+    /* Frozen weights are in the element type, and split where weights are. */
+    m->weights = out[0] + sim->element * ((frozen - frozen_experts) / (zero == 3 ? over : 1.0) +
+                                          frozen_experts / (zero == 3 ? over_experts : 1.0));
     m->gradients = out[1];
     m->optimiser = out[2];
-    m->layer_state = weights > 0.0 ? (out[0] + out[1] + out[2]) * layers / weights : 0.0;
+    m->layer_state = held > 0.0 ? (m->weights + out[1] + out[2]) * layers / held : 0.0;
 }
 
 /* The LM head runs backward at once, unless all forward passes come first. */
@@ -155,7 +159,7 @@ static double in_flight_weights(const tess_sim *sim, int stage)
         if (here)
             most = fmax(most, parts[part].weights * copies * sim->element);
     }
-    return most + parts[TESS__LAYER].weights * 4.0;
+    return most + parts[TESS__LAYER].trained * 4.0;
 }
 
 void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)

@@ -9,6 +9,10 @@
  *
  * In 8 bits its operands are cast first: fp8_cast passes over x in the forward and over dy in the
  * backward pass, each of which reads 2 bytes and writes 2 (the matrix and its transpose).
+ *
+ * With LoRA of rank r the weights W are frozen: there is no dW, no transpose is cast for it, and x
+ * is kept only where an adapter needs it. An adapter is two linear layers beside, x A^T of r
+ * columns and its product with B, in the element type, whose result is added to y and dx.
  */
 #include "sim_internal.h"
 
@@ -64,27 +68,60 @@ static int eight_bits(int precision)
     return precision == TESS_SIM_FP8 || precision == TESS_SIM_MXFP8 || precision == TESS_SIM_NVFP4;
 }
 
+/* The products of a linear layer. Products of experts run one after the other. */
+static void add_products(tess_sim *sim, const char *name, double batch, double m, double n,
+                         double k, int precision, int trained, double saved)
+{
+    tess__op *ops[] = {tess__add_gemm(sim, name, TESS__FORWARD, batch, m, n, k, precision),
+                       tess__add_gemm(sim, name, TESS__BACKWARD, batch, m, k, n, precision),
+                       trained ? tess__add_gemm(sim, name, TESS__WEIGHT, batch, n, k, m, precision)
+                               : NULL};
+    ops[0]->saved = saved;
+    for (int i = 0; i < 3 && batch > 1.0; i++)
+        if (ops[i] && !ops[i]->measured)
+            ops[i]->seconds = tess__gemm_seconds(sim, batch, ops[i]->m, ops[i]->n, ops[i]->k,
+                                                 precision, i == 2, 1);
+    tess__model_part *part = &sim->parts[sim->part];
+    const double add = sim->era[TESS__ERA_ACCUM_BYTES];
+    part->weights += batch * n * k;
+    if (!trained)
+        return;
+    part->trained += batch * n * k;
+    if (add > 0.0)
+        tess__add_memory(sim, "add gradient", TESS__WEIGHT, add * batch * n * k);
+}
+
+static void add_adapter(tess_sim *sim, double batch, double m, double n, double k)
+{
+    const double rank = sim->s.training.lora, e = sim->element;
+    const int precision =
+        sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
+    add_products(sim, "adapter down", batch, m, rank, k, precision, 1, 0.0);
+    add_products(sim, "adapter up", batch, m, n, rank, precision, 1, e * batch * m * rank);
+    tess__add_memory(sim, "add adapter", TESS__FORWARD, 3.0 * e * batch * m * n);
+    tess__add_memory(sim, "add adapter", TESS__BACKWARD, 3.0 * e * batch * m * k);
+}
+
 void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
                       double saved)
 {
-    const int precision = sim->s.training.precision;
-    const double cast = eight_bits(precision) ? 4.0 * sim->era[TESS__ERA_FP8_CAST] : 0.0;
+    const int precision = sim->s.training.precision, frozen = sim->s.training.lora > 0;
+    const int adapted = frozen && sim->adapted;
+    const double each = frozen ? 3.0 : 4.0;
+    const double cast = eight_bits(precision) ? each * sim->era[TESS__ERA_FP8_CAST] : 0.0;
     if (cast > 0.0) {
         tess__add_memory(sim, "cast input", TESS__FORWARD, cast * batch * m * k);
         tess__add_memory(sim, "cast gradient", TESS__BACKWARD, cast * batch * m * n);
     }
-    tess__op *ops[] = {tess__add_gemm(sim, name, TESS__FORWARD, batch, m, n, k, precision),
-                       tess__add_gemm(sim, name, TESS__BACKWARD, batch, m, k, n, precision),
-                       tess__add_gemm(sim, name, TESS__WEIGHT, batch, n, k, m, precision)};
-    ops[0]->saved = saved;
-    for (int i = 0; i < 3 && batch > 1.0; i++)
-        if (!ops[i]->measured)
-            ops[i]->seconds = tess__gemm_seconds(sim, batch, ops[i]->m, ops[i]->n, ops[i]->k,
-                                                 precision, i == 2, 1);
-    const double add = sim->era[TESS__ERA_ACCUM_BYTES];
-    if (add > 0.0)
-        tess__add_memory(sim, "add gradient", TESS__WEIGHT, add * batch * n * k);
-    sim->parts[sim->part].weights += batch * n * k;
+    add_products(sim, name, batch, m, n, k, precision, !frozen, frozen && !adapted ? 0.0 : saved);
+    if (adapted)
+        add_adapter(sim, batch, m, n, k);
+}
+
+void tess__add_weights(tess_sim *sim, double n)
+{
+    sim->parts[sim->part].weights += n;
+    sim->parts[sim->part].trained += sim->s.training.lora ? 0.0 : n;
 }
 
 tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class,

@@ -201,6 +201,8 @@ typedef struct {
     double saved, saved_core, saved_input, working;
     double weights;        /* parameters of this rank */
     double expert_weights; /* the part in experts */
+    double trained;        /* of these, those that have gradients */
+    double expert_trained;
 } tess__model_part;
 
 struct tess_sim {
@@ -223,6 +225,7 @@ struct tess_sim {
     /* Of a micro-batch on one rank. */
     double tokens;  /* where all hidden columns are whole */
     double rows;    /* the same, split by sequence parallelism */
+    int adapted;    /* 1: the linear layers that are added have adapters, where there are any */
     double prompt;  /* of tokens, those of the prompt, where the layer has two streams */
     double element; /* bytes of an activation */
     double dropout;
@@ -318,6 +321,8 @@ void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
  * its input. Adds the parameters to the part. */
 void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, double n, double k,
                       double saved);
+/* Parameters of the part that are not a linear layer's: of norms, embedding, router, LM head. */
+void tess__add_weights(tess_sim *sim, double n);
 /* A collective of n ranks that lie `stride` apart. share: the fraction that is waited for. */
 tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class,
                          tess_collective_op what, double bytes, int n, int stride, double share);
@@ -363,8 +368,10 @@ int tess__head_stage(const tess_sim *sim);
 
 /* ---- step.c: what follows the passes --------------------------------------------------------- */
 
-/* Parameters of a stage on one rank; *experts: the part in experts. */
+/* Parameters of a stage on one rank, and those that have gradients; *experts: the part in experts.
+ */
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts);
+double tess__stage_trained(const tess_sim *sim, int stage, double *experts);
 void tess__fsdp_ops(tess_sim *sim, int part);            /* gathers and scatters of a layer */
 int tess__overlaps_dp(const tess_sim *sim, int forward); /* gathers of weights; else gradients */
 double tess__gradient_seconds(tess_sim *sim, int stage);

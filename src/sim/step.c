@@ -12,22 +12,37 @@
 #include "sim_internal.h"
 
 #include <math.h>
+#include <string.h>
+
+/* Of a stage, with the layers of further predictions: how many layers of each kind. */
+static void count_layers(const tess_sim *sim, int stage, double n[TESS__PARTS])
+{
+    const int last = stage == tess__head_stage(sim);
+    memset(n, 0, TESS__PARTS * sizeof *n);
+    n[TESS__LAYER] = sim->layers[stage];
+    n[TESS__LATER] = sim->later[stage];
+    n[TESS__EMBED] = stage == 0;
+    n[TESS__HEAD] = last;
+    n[sim->s.model.experts ? TESS__LATER : TESS__LAYER] += last ? sim->s.model.predict_layers : 0;
+}
 
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts)
 {
-    const tess__model_part *parts = sim->parts;
-    const int last = stage == tess__head_stage(sim);
-    double n = sim->layers[stage] * parts[TESS__LAYER].weights +
-               sim->later[stage] * parts[TESS__LATER].weights;
-    *experts = sim->later[stage] * parts[TESS__LATER].expert_weights;
-    if (stage == 0)
-        n += parts[TESS__EMBED].weights;
-    if (last) {
-        const int more = sim->s.model.predict_layers;
-        const int kind = sim->s.model.experts ? TESS__LATER : TESS__LAYER;
-        n += parts[TESS__HEAD].weights + more * parts[kind].weights;
-        *experts += more * parts[kind].expert_weights;
-    }
+    double counts[TESS__PARTS], n = 0.0;
+    count_layers(sim, stage, counts);
+    *experts = counts[TESS__LATER] * sim->parts[TESS__LATER].expert_weights;
+    for (int i = 0; i < TESS__PARTS; i++)
+        n += counts[i] * sim->parts[i].weights;
+    return n;
+}
+
+double tess__stage_trained(const tess_sim *sim, int stage, double *experts)
+{
+    double counts[TESS__PARTS], n = 0.0;
+    count_layers(sim, stage, counts);
+    *experts = counts[TESS__LATER] * sim->parts[TESS__LATER].expert_trained;
+    for (int i = 0; i < TESS__PARTS; i++)
+        n += counts[i] * sim->parts[i].trained;
     return n;
 }
 
@@ -116,7 +131,7 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
     if (l->zero == 3)
         return 0.0;
     sim->dp_calls = sim->era[TESS__ERA_DP_CALLS] * (sim->layers[stage] + sim->later[stage]);
-    const double weights = tess__stage_weights(sim, stage, &experts);
+    const double weights = tess__stage_trained(sim, stage, &experts);
     const double behind =
         hidden_share(sim, TESS__ERA_DP_HIDDEN) * sim->backward[stage] * window(sim);
     const double before =
@@ -134,10 +149,10 @@ double tess__gradient_seconds(tess_sim *sim, int stage)
                             weights, experts, sim->element),
                        before);
     }
-    if (sim->s.model.tied && l->pp > 1) {
+    if (sim->s.model.tied && l->pp > 1 && sim->parts[TESS__EMBED].trained > 0.0) {
         tess__op *op = tess__add_comm(
             sim, "reduce tied embedding", TESS__STEP, TESS__DP, TESS_ALL_REDUCE,
-            grad_bytes(sim) * sim->parts[TESS__EMBED].weights, 2, l->tp * l->cp * l->dp, 1.0);
+            grad_bytes(sim) * sim->parts[TESS__EMBED].trained, 2, l->tp * l->cp * l->dp, 1.0);
         waited += op->seconds;
     }
     return waited;
@@ -151,7 +166,7 @@ double tess__optimiser_seconds(tess_sim *sim, int stage)
     const int split = l->zero > 0 || sim->s.training.distributed_optimizer > 0;
     const double over = split ? tess__shard_group(sim, TESS__SHARD, 0).n : 1.0;
     const double over_experts = split ? fmax(tess__shard_group(sim, TESS__SHARD, 1).n, 1.0) : 1.0;
-    const double weights = tess__stage_weights(sim, stage, &experts);
+    const double weights = tess__stage_trained(sim, stage, &experts);
     const double own = (weights - experts) / over + experts / over_experts;
     const double each = l->zero > 1 ? own : weights;
     tess__op *op = tess__add_memory(sim, "optimiser", TESS__STEP,
@@ -178,7 +193,7 @@ void tess__fsdp_ops(tess_sim *sim, int part)
     first = sim->n_ops;
     all = both(sim, "gather weights", TESS__BACKWARD, TESS_ALL_GATHER, TESS__SHARD, p->weights,
                p->expert_weights, sim->element);
-    all += scatter(sim, TESS__BACKWARD, p->weights, p->expert_weights);
+    all += scatter(sim, TESS__BACKWARD, p->trained, p->expert_trained);
     hide(sim, first, all,
          hidden_share(sim, TESS__ERA_DP_HIDDEN) *
              (compute[TESS__BACKWARD] + compute[TESS__WEIGHT] + compute[TESS__AGAIN]));

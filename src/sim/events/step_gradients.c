@@ -20,12 +20,12 @@ void tess__stage_end_fill(const tess_sim *sim, int stage, tess_sim *scratch, tes
     *scratch = *sim;
     scratch->n_ops = scratch->n_part_ops;
     memset(end, 0, sizeof *end);
-    const double weights = tess__stage_weights(sim, stage, &experts);
+    const double weights = tess__stage_trained(sim, stage, &experts);
     end->weights[0] = weights - experts;
     end->weights[1] = experts;
     for (int part = 0; part < TESS__PARTS; part++) {
-        end->part[part][1] = sim->parts[part].expert_weights;
-        end->part[part][0] = sim->parts[part].weights - end->part[part][1];
+        end->part[part][1] = sim->parts[part].expert_trained;
+        end->part[part][0] = sim->parts[part].trained - end->part[part][1];
     }
     tess__gradient_seconds(scratch, stage);
     const int plain = end->weights[0] > 0.0 && l->dp * l->cp > 1;

@@ -303,17 +303,18 @@ double out_median(double *x, int64_t n)
 
 void out_wrap(FILE *f, const char *text, int column, int indent)
 {
+    int start = column < indent ? column : indent; /* of the line's words */
     while (*text) {
         const int word = (int)strcspn(text, " \n");
-        if (column > indent && column + 1 + word > WIDTH) {
+        if (column > start && column + 1 + word > WIDTH) {
             fprintf(f, "\n%*s", indent, "");
-            column = indent;
+            column = start = indent;
         }
-        column += fprintf(f, "%s%.*s", column > indent ? " " : "", word, text);
+        column += fprintf(f, "%s%.*s", column > start ? " " : "", word, text);
         text += word;
         if (*text == '\n') {
             fputc('\n', f);
-            column = 0;
+            column = start = 0;
         }
         text += *text != 0;
     }

@@ -147,10 +147,15 @@ static void report(const job *j)
             (long long)j->info.actions);
     fprintf(c->out, "length          %14.6f ms\n", (double)j->result.ns / 1e6);
     fprintf(c->out, "bubble          %14.2f %% of the ranks' time\n", 100 * j->result.bubble);
-    fprintf(c->out, "in flight      ");
-    for (int i = 0; i < j->info.ranks; i++)
-        fprintf(c->out, " %d", j->in_flight[i]);
-    fprintf(c->out, "  micro-batches, rank by rank\n");
+    fprintf(c->out, "in flight       micro-batches, rank by rank:");
+    for (int i = 0, column = 44; i < j->info.ranks; i++) {
+        char number[16];
+        const int wide = snprintf(number, sizeof number, "%d", j->in_flight[i]);
+        if (column + 1 + wide > 79)
+            column = fprintf(c->out, "\n%15s", "") - 1;
+        column += fprintf(c->out, " %s", number);
+    }
+    fputc('\n', c->out);
 }
 
 /* ---- command --------------------------------------------------------------------------------- */

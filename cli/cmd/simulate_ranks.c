@@ -19,18 +19,21 @@ static tess_status print(const cli *c, const simulate_values *v, const tess_repl
             v->as_recorded ? "collectives as recorded" : "on ", v->as_recorded ? "" : v->cluster,
             (long long)info.calls);
     fprintf(c->out, "step            %12.3f ms\n\n", ms(info.step_ns));
-    fprintf(c->out, "%5s %12s %12s %12s %12s %12s %12s  %s\n", "rank", "recorded", "step",
-            "compute", "collectives", "waiting", "exposed", "ms");
+    fprintf(c->out, "%5s %11s %11s %11s %12s %11s %11s\n", "rank", "recorded", "step, ms",
+            "compute", "collectives", "waiting", "exposed");
     for (int i = 0; i < info.files; i++) {
         tess_replay_rank k;
-        char path[64];
+        char path[72];
         TRY(tess_replay_rank_query(replay, i, &k));
-        fprintf(c->out, "%5d %12.3f %12.3f %12.3f %12.3f %12.3f %12.3f  %s\n", k.rank,
+        fprintf(c->out, "%5d %11.3f %11.3f %11.3f %12.3f %11.3f %11.3f\n      %s\n", k.rank,
                 ms(k.recorded_ns), ms(k.span_ns), ms(k.compute_ns), ms(k.comm_ns), ms(k.wait_ns),
                 ms(k.exposed_ns), out_clean(k.path, path, sizeof path));
     }
-    for (int i = 0; i < info.notes; i++)
-        fprintf(c->out, "%snote: %s\n", i ? "" : "\n", tess_replay_note(replay, i));
+    for (int i = 0; i < info.notes; i++) {
+        fputs(i ? "note: " : "\nnote: ", c->out);
+        out_wrap(c->out, tess_replay_note(replay, i), 6, 6);
+        fputc('\n', c->out);
+    }
     return TESS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "tessera/advanced/search.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,34 +164,62 @@ static int differences(const tess_sim_result *a, const tess_sim_result *b,
     return n;
 }
 
-/* "layout.pp 8 instead of 4, ...". */
-static void print_changes(FILE *f, const tess_search *s, int64_t from, int64_t to)
+/* A line, wrapped; `first` columns of it are indented, further lines by 4. */
+static void say(FILE *f, int first, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void say(FILE *f, int first, const char *format, ...)
 {
-    int n = 0;
+    char text[2 * SETTINGS_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(f, "%*s", first, "");
+    out_wrap(f, text, first, first > 4 ? first : 4);
+    fputc('\n', f);
+}
+
+/* Appends to a text of SETTINGS_BYTES. */
+static void append(char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(char *text, const char *format, ...)
+{
+    const size_t n = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, SETTINGS_BYTES - n, format, args);
+    va_end(args);
+}
+
+/* "layout.pp 8 instead of 4, ...". */
+static const char *changes_text(const tess_search *s, int64_t from, int64_t to,
+                                char text[SETTINGS_BYTES])
+{
+    text[0] = 0;
     for (int i = 0; tess_search_key(s, i); i++) {
         const char *a = tess_search_value(s, i, from), *b = tess_search_value(s, i, to);
         if (strcmp(a, b) != 0)
-            fprintf(f, "%s%s %s instead of %s", n++ ? ", " : "", tess_search_key(s, i), b, a);
+            append(text, "%s%s %s instead of %s", text[0] ? ", " : "", tess_search_key(s, i), b, a);
     }
+    return text;
 }
 
 static void print_second(FILE *f, const tess_search *s, const tess_search_point *best,
                          const tess_search_point *second)
 {
     difference list[SIMULATE_PARTS];
+    char text[SETTINGS_BYTES];
     const double more = 1e3 * (second->result.step_s - best->result.step_s);
-    fprintf(f, "why the second lost: ");
-    print_changes(f, s, best->combination, second->combination);
+    say(f, 0, "why the second lost: %s",
+        changes_text(s, best->combination, second->combination, text));
     const int n = differences(&best->result, &second->result, list);
-    fprintf(f, "\n  its step takes %+.1f ms", more);
     int shown = 0;
+    text[0] = 0;
     for (int i = 0; i < n; i++)
         if (fabs(list[i].ms) >= 0.05)
-            fprintf(f, "%s%s %+.1f", shown++ ? ", " : ": ", list[i].name, list[i].ms);
+            append(text, "%s%s %+.1f", shown++ ? ", " : ": ", list[i].name, list[i].ms);
     if (!shown)
-        fprintf(f, "; memory decides: %.1f and %.1f GiB", best->result.memory.peak / SIMULATE_GIB,
-                second->result.memory.peak / SIMULATE_GIB);
-    fputc('\n', f);
+        append(text, "; memory decides: %.1f and %.1f GiB", best->result.memory.peak / SIMULATE_GIB,
+               second->result.memory.peak / SIMULATE_GIB);
+    say(f, 2, "its step takes %+.1f ms%s", more, text);
 }
 
 static void print_nearest(FILE *f, const tess_search *s, const tess_search_point *nearest,
@@ -198,12 +227,12 @@ static void print_nearest(FILE *f, const tess_search *s, const tess_search_point
 {
     char settings[SETTINGS_BYTES];
     const tess_sim_result *r = &nearest->result;
-    fprintf(f, "nearest that does not fit: %s\n",
-            settings_text(s, nearest->combination, 0, settings));
-    fprintf(f, "  it lacks %.3g GiB: %.1f of %.1f GiB, most of it %s; its step would take %.1f ms",
-            nearest->lacking / SIMULATE_GIB, r->memory.peak / SIMULATE_GIB,
-            (r->memory.peak - nearest->lacking) / SIMULATE_GIB, r->memory.largest, 1e3 * r->step_s);
-    fprintf(f, ", %+.1f ms\n", 1e3 * (r->step_s - best->result.step_s));
+    say(f, 0, "nearest that does not fit: %s", settings_text(s, nearest->combination, 0, settings));
+    say(f, 2,
+        "it lacks %.3g GiB: %.1f of %.1f GiB, most of it %s; its step would take %.1f ms, %+.1f ms",
+        nearest->lacking / SIMULATE_GIB, r->memory.peak / SIMULATE_GIB,
+        (r->memory.peak - nearest->lacking) / SIMULATE_GIB, r->memory.largest, 1e3 * r->step_s,
+        1e3 * (r->step_s - best->result.step_s));
 }
 
 static json_t *nearest_json(cli *c, const tess_search *s, const tess_search_point *nearest)
@@ -283,22 +312,23 @@ static void print_top(FILE *f, const tess_search *s, const simulate_values *v)
         for (int k = 0; k < SIMULATE_PARTS; k++)
             used[k] |= 1e3 * fabs(parts[k].seconds) >= 0.05;
     }
-    fprintf(f, "\n    %10s %7s %7s %10s", "step ms", "GiB", "GPUs",
+    fprintf(f, "\n    %9s %6s %6s %9s", "step ms", "GiB", "GPUs",
             isnan(v->price) ? "GPU-hours" : "cost");
     for (int k = 0; k < SIMULATE_PARTS; k++)
         if (used[k])
-            fprintf(f, " %8s", heads[k]);
+            fprintf(f, " %7s", heads[k]);
     fprintf(f, "\n");
     for (int i = 0; i < n; i++) {
         if (tess_search_get(s, TESS_SEARCH_TOP, i, &p) != TESS_OK)
             return;
         simulate_parts(&p.result, parts);
-        fprintf(f, "%2d. %10.1f %7.1f %7d %10.4g", i + 1, 1e3 * p.result.step_s,
+        fprintf(f, "%2d. %9.1f %6.1f %6d %9.4g", i + 1, 1e3 * p.result.step_s,
                 p.result.memory.peak / SIMULATE_GIB, p.result.scenario.layout.gpus, p.cost);
         for (int k = 0; k < SIMULATE_PARTS; k++)
             if (used[k])
-                fprintf(f, " %8.1f", 1e3 * parts[k].seconds);
-        fprintf(f, "\n    %s\n", settings_text(s, p.combination, 1, settings));
+                fprintf(f, " %7.1f", 1e3 * parts[k].seconds);
+        fputc('\n', f);
+        say(f, 4, "%s", settings_text(s, p.combination, 1, settings));
     }
 }
 
@@ -313,10 +343,12 @@ static void print_front(FILE *f, const tess_search *s, tess_search_list list, co
     fprintf(f, "\n%s\n    %10s %7s %10s\n", title, "step ms", "GPUs",
             isnan(v->price) ? "GPU-hours" : "cost");
     for (int i = 0; i < n; i++)
-        if (tess_search_get(s, list, i, &p) == TESS_OK)
-            fprintf(f, "    %10.1f %7d %10.4g  %s\n", 1e3 * p.result.step_s,
-                    p.result.scenario.layout.gpus, p.cost,
-                    settings_text(s, p.combination, 1, settings));
+        if (tess_search_get(s, list, i, &p) == TESS_OK) {
+            fprintf(f, "    %10.1f %7d %10.4g  ", 1e3 * p.result.step_s,
+                    p.result.scenario.layout.gpus, p.cost);
+            out_wrap(f, settings_text(s, p.combination, 1, settings), 35, 35);
+            fputc('\n', f);
+        }
 }
 
 static void print_text(const simulate_job *j, const tess_search *s, const tess_search_info *info)
@@ -328,14 +360,14 @@ static void print_text(const simulate_job *j, const tess_search *s, const tess_s
         return;
     if (info->stopped)
         fprintf(f, "stopped: the best so far\n");
-    fprintf(f,
-            "%s: %lld combination%s, %lld valid, %lld fit in %.1f GiB%s; %lld simulated to their "
-            "end\n",
-            j->given->scenario, (long long)info->combinations, out_plural(info->combinations),
-            (long long)info->valid, (long long)info->feasible, info->limit / SIMULATE_GIB,
-            isnan(j->given->deadline) ? "" : " and the deadline", (long long)info->evaluated);
-    fprintf(f, "best by %s: %.1f ms, %s\n", j->given->by, 1e3 * best.result.step_s,
-            settings_text(s, best.combination, 0, settings));
+    say(f, 0,
+        "%s: %lld combination%s, %lld valid, %lld fit in %.1f GiB%s; %lld simulated to their "
+        "end",
+        j->given->scenario, (long long)info->combinations, out_plural(info->combinations),
+        (long long)info->valid, (long long)info->feasible, info->limit / SIMULATE_GIB,
+        isnan(j->given->deadline) ? "" : " and the deadline", (long long)info->evaluated);
+    say(f, 0, "best by %s: %.1f ms, %s", j->given->by, 1e3 * best.result.step_s,
+        settings_text(s, best.combination, 0, settings));
     print_top(f, s, j->given);
     fputc('\n', f);
     if (tess_search_count(s, TESS_SEARCH_TOP) > 1 &&

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- members of the document ---------------------------------------------------------------- */
 
@@ -173,13 +174,24 @@ static int is_host(const tess__category *c)
     return 0;
 }
 
+/* Categories of activity: all of their events had no valid times. */
+static int is_activity(const tess__category *c)
+{
+    static const char *const names[] = {"kernel", "gpu_memcpy", "gpu_memset"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == c->bytes - 2 &&
+            strncasecmp(c->name + 1, names[i], c->bytes - 2) == 0)
+            return 1;
+    return 0;
+}
+
 /* What a file without activity has: the host alone, or another accelerator. */
 static tess_status note_empty(const tess__event_reader *r)
 {
     tess_activity *f = r->file;
     char list[256] = "";
     size_t used = 0;
-    int other = 0;
+    int other = 0, left_out = 0;
     for (int i = 0; i < r->n_categories; i++) {
         const tess__category *c = &r->categories[i];
         if (c->bytes < 3 || c->name[0] != '"')
@@ -189,9 +201,11 @@ static tess_status note_empty(const tess__event_reader *r)
                              (long long)c->events, (int)c->bytes - 2, c->name + 1);
         used = TESS_MIN(used, sizeof list - 1);
         other |= !is_host(c);
+        left_out |= is_activity(c);
     }
     return TESS_NOTE(f, "no GPU activity (kernel, gpu_memcpy, gpu_memset): %s%s",
                      f->info.events == 0 ? "no events at all"
+                     : left_out          ? "its events were left out, "
                      : other             ? "another accelerator or profiler, "
                      : used              ? "the host only, "
                                          : "no complete events with a category",

@@ -1,0 +1,25 @@
+# scripts/results-long at a tiny size: in calls, with its checkpoints lost between two of them.
+tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
+long() {
+    python3 "$CASES/../../scripts/results-long" --tessera "$TESSERA" --keep keep --work work --data recall --arms c0,window \
+        --start 4 --steps 8 --side 32 --layers 1 "$@" 2>&1 | sed -E 's/[+-][ 0-9.]+ %/X %/; s/\+-[ 0-9.]+/+-X/; s/[0-9.]+x/Nx/g'
+    echo "exit ${PIPESTATUS[0]}"
+}
+long --seeds 1 --minutes 0
+rm -r work
+long --seeds 1 | grep -v '^ *keep'
+long --seeds 1 --plan
+long --seeds 1,2 --plan | sed 's/about .*/about/'
+# What is complete is known without the checkpoints; every slice has a dense one of its call.
+rm -r work
+long --seeds 1 --tables
+python3 -c '
+import json
+s = [json.loads(line) for line in open("keep/slices.jsonl")]
+last = s[-1]["call"]
+print(sorted((x["arm"], x["from"], x["to"]) for x in s if x["call"] == last))
+print(all(x["seconds"] > 0 and x["step_ms"] > 0 for x in s), len({x["call"] for x in s}))'
+ls keep keep/runs
+long --steps 16 --plan
+long --steps 12 --plan
+long --arms c0,nearest --plan

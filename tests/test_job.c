@@ -157,6 +157,25 @@ static void replicas_of_shards_are_a_layout(void **state)
     end(&w);
 }
 
+static void recomputation_by_module_and_operation_is_read(void **state)
+{
+    (void)state;
+    world w = parse("job.toml", "[model]\nflavor = \"8B\"\n[activation_checkpoint]\n"
+                                "mode = \"selective\"\nselective_ac_option = \"op\"\n");
+    check(&w, (const char *const[][2]){{"training.recompute", "op"}, {NULL, NULL}});
+    end(&w);
+    w = parse("train.sh", "python pretrain_gpt.py --num-layers 8 --recompute-granularity selective "
+                          "--recompute-modules mla_up_proj layernorm moe_act\n");
+    check(&w, (const char *const[][2]){{"training.recompute", "selective"},
+                                       {"training.recompute_modules", "mla-up+norm+activation"},
+                                       {NULL, NULL}});
+    end(&w);
+    w = parse("train.sh", "python pretrain_gpt.py --num-layers 8 --recompute-activations "
+                          "--recompute-modules router\n");
+    assert_int_equal(kind_of(&w, "--recompute-modules"), TESS_JOB_UNKNOWN);
+    end(&w);
+}
+
 static void keys_of_older_versions_are_read_too(void **state)
 {
     (void)state;
@@ -322,6 +341,7 @@ static void scripts_that_cannot_be_read_are_refused(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_torchtitan_file_becomes_settings),
     cmocka_unit_test(replicas_of_shards_are_a_layout),
+    cmocka_unit_test(recomputation_by_module_and_operation_is_read),
     cmocka_unit_test(keys_of_older_versions_are_read_too),
     cmocka_unit_test(a_model_outside_the_catalogue_is_unknown_and_may_be_given),
     cmocka_unit_test(values_that_break_a_rule_name_their_line),

@@ -43,8 +43,9 @@ typedef enum {
 } tess_sim_precision;
 typedef enum {
     TESS_SIM_RECOMPUTE_NONE,
-    TESS_SIM_RECOMPUTE_SELECTIVE,
-    TESS_SIM_RECOMPUTE_FULL
+    TESS_SIM_RECOMPUTE_SELECTIVE, /* recompute_modules, or what the software does by that name */
+    TESS_SIM_RECOMPUTE_FULL,
+    TESS_SIM_RECOMPUTE_OP /* all but the results of attention and of every second product */
 } tess_sim_recompute;
 typedef enum {
     TESS_SIM_ATTENTION_DEFAULT,
@@ -54,7 +55,18 @@ typedef enum {
 } tess_sim_attention;
 
 /* Linear layers of a layer that have adapters. */
-typedef enum { TESS_SIM_LORA_ALL, TESS_SIM_LORA_ATTENTION } tess_sim_lora;
+typedef enum { TESS_SIM_LORA_ALL, TESS_SIM_LORA_ATTENTION, TESS_SIM_LORA_QKV } tess_sim_lora;
+
+/* Modules of a layer that run again in the backward pass, one by one; a set of bits. What a module
+ * keeps is dropped, but for its input; of a norm its result. */
+enum {
+    TESS_SIM_AGAIN_CORE = 1,       /* attention without its projections */
+    TESS_SIM_AGAIN_NORM = 2,       /* norms before attention and MLP */
+    TESS_SIM_AGAIN_ACTIVATION = 4, /* of MLP and experts */
+    TESS_SIM_AGAIN_MLA_UP = 8,     /* up-projections of latent attention, and rotation */
+    TESS_SIM_AGAIN_MLP = 16,       /* the dense MLP, and that of the shared expert */
+    TESS_SIM_AGAIN_EXPERTS = 32    /* router, exchange and experts */
+};
 
 /* What the software era does, on, off. */
 typedef enum { TESS_SIM_AUTO = 0, TESS_SIM_ON = 1, TESS_SIM_OFF = -1 } tess_sim_switch;
@@ -130,8 +142,9 @@ typedef struct {
     tess_sim_precision precision;
     tess_sim_recompute recompute;
     int recompute_layers;  /* of each stage; 0: all */
+    int recompute_modules; /* with SELECTIVE: bits of TESS_SIM_AGAIN_; 0: the software's */
     int lora;              /* rank of adapters beside frozen weights (LoRA); 0: all is trained */
-    tess_sim_lora lora_on; /* of attention and MLP, or of attention alone */
+    tess_sim_lora lora_on; /* of attention and MLP, of attention, or of its first one alone */
     int grad_bytes;        /* of a gradient as it is reduced; 0: the era's; 2 or 4 */
     tess_sim_attention attention;
     tess_sim_switch dropout;

@@ -175,6 +175,28 @@ static tess_status map_precision(tess_job *j)
     return tess__job_assume(j, "training.precision", "fp32", "Megatron-LM's default");
 }
 
+/* "core_attn,mlp" as the words of training.recompute_modules. */
+static tess_status map_modules(tess_job *j, const tess__job_pair *pair)
+{
+    static const struct {
+        const char *name, *module;
+    } words[] = {{"core_attn", "core"},     {"layernorm", "norm"}, {"moe_act", "activation"},
+                 {"mla_up_proj", "mla-up"}, {"mlp", "mlp"},        {"shared_experts", "mlp"},
+                 {"moe", "experts"}};
+    char text[96] = "";
+    for (const char *at = pair->value; *at; at += strcspn(at, ","), at += *at == ',') {
+        size_t i = 0;
+        const size_t n = strcspn(at, ",");
+        while (i < 7 && (strlen(words[i].name) != n || strncmp(at, words[i].name, n) != 0))
+            i++;
+        if (i == 7)
+            return tess__job_note(j, TESS_JOB_UNKNOWN, pair, "a module that is not known");
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", used ? "+" : "", words[i].module);
+    }
+    return tess__job_read(j, pair, "training.recompute_modules", text);
+}
+
 static tess_status map_recompute(tess_job *j)
 {
     static const tess__job_rule rule = {.setting = "training.recompute",
@@ -184,6 +206,12 @@ static tess_status map_recompute(tess_job *j)
     const tess__job_pair *old = on(j, "--checkpoint-activations");
     const tess__job_pair *method = tess__job_find(j, "--recompute-method");
     const tess__job_pair *layers = tess__job_find(j, "--recompute-num-layers");
+    const tess__job_pair *modules = tess__job_find(j, "--recompute-modules");
+    const int by_module =
+        selective || (granularity && strcmp(granularity->value, "selective") == 0);
+    if (modules)
+        TESS_TRY(by_module ? map_modules(j, modules)
+                           : tess__job_note(j, TESS_JOB_IGNORED, modules, ""));
     if (granularity)
         TESS_TRY(tess__job_use(j, granularity, &rule));
     else if (selective)

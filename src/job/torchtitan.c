@@ -222,6 +222,8 @@ static tess_status map_recompute(tess_job *j, const degrees *d, int layers)
         TESS_TRY(tess__job_read(j, option, "training.recompute", "full"));
         return tess__job_read(j, option, "training.recompute_layers", text);
     }
+    if (option && selective && strcmp(option->value, "op") == 0)
+        return tess__job_read(j, option, "training.recompute", "op");
     return mode ? tess__job_use(j, mode, &rule)
                 : tess__job_assume(j, "training.recompute", "selective", "torchtitan's default");
 }

@@ -216,6 +216,7 @@ static tess_status make_base(const tess_search_opts *opts, tess__space *space)
     l->dp = l->zero = l->sequence = 0;
     space->base.training.micro_batch = 1;
     space->base.training.recompute = TESS_SIM_RECOMPUTE_NONE;
+    space->base.training.recompute_modules = 0;
     if (!given.training.global_batch && opts->n_gpus)
         return tess__fail(TESS_EINVAL, "training.global_batch is 0, must be given to compare "
                                        "numbers of GPUs");

@@ -56,7 +56,7 @@ static void flash(tess_sim *sim, const char *name, double queries, double keys, 
             tess__flash_seconds(sim, heads, queries, keys, m->head_dim, m->value_dim, backward);
         tess__op *op =
             tess__add_flash(sim, name, pass, heads, queries, mean, m->head_dim, m->value_dim);
-        op->core = !backward;
+        op->again = op->freed = backward ? 0 : TESS_SIM_AGAIN_CORE;
         /* Dense layers are even, whatever the sparse ones are. */
         op->seconds = sparse > 0.0 ? (1.0 - sparse) * dense +
                                          sparse * m->imbalance *
@@ -107,13 +107,13 @@ static void softmax(tess_sim *sim, double scores)
     const double e = sim->element, read = sim->s.model.full ? e : e / 2.0;
     tess__op *op = tess__add_memory(sim, "softmax", TESS__FORWARD,
                                     scores * (fused ? read + e : 6.0 * e + 16.0));
-    op->core = 1;
+    op->again = op->freed = TESS_SIM_AGAIN_CORE;
     op->saved = scores * e;
     tess__add_memory(sim, "softmax", TESS__BACKWARD,
                      scores * (fused ? 2.0 * read + e : 7.0 * e + 20.0));
     if (sim->dropout > 0.0) {
         op = tess__add_memory(sim, "dropout of scores", TESS__FORWARD, scores * (2.0 * e + 1.0));
-        op->core = 1;
+        op->again = op->freed = TESS_SIM_AGAIN_CORE;
         op->saved = scores * (e + 1.0);
         tess__add_memory(sim, "dropout of scores", TESS__BACKWARD, scores * (2.0 * e + 1.0));
     }
@@ -127,7 +127,7 @@ static void batched(tess_sim *sim, const char *name, int pass, double b, double 
     const int precision =
         sim->s.training.precision == TESS_SIM_FP32 ? TESS_SIM_FP32 : TESS_SIM_BF16;
     tess__op *op = tess__add_gemm(sim, name, pass, b, m, n, k, precision);
-    op->core = pass == TESS__FORWARD;
+    op->again = op->freed = pass == TESS__FORWARD ? TESS_SIM_AGAIN_CORE : 0;
     if (op->measured)
         return;
     op->seconds /= sim->hw[TESS__HW_BMM_SHARE];
@@ -150,7 +150,7 @@ static void scores_and_values(tess_sim *sim, double samples, double heads)
     /* The result goes from (samples, heads, rows) to rows of all heads. */
     tess__add_memory(sim, "reorder", TESS__FORWARD,
                      2.0 * sim->element * sim->tokens * heads * m->value_dim)
-        ->core = 1;
+        ->again = TESS_SIM_AGAIN_CORE;
     tess__add_memory(sim, "reorder", TESS__BACKWARD,
                      2.0 * sim->element * sim->tokens * heads * m->value_dim);
 }
@@ -194,24 +194,32 @@ static void latent_projections(tess_sim *sim, double heads, double saved)
 {
     const tess_sim_model *m = &sim->s.model;
     const double t = sim->tokens, e = sim->element;
+    sim->reads = TESS_SIM_AGAIN_NORM;
     if (m->q_rank) {
         tess__add_linear(sim, "q down", 1, sim->rows, m->q_rank, m->hidden, saved);
         tess__add_memory(sim, "q norm", TESS__FORWARD, 2.0 * e * t * m->q_rank)->saved =
             e * sim->rows * m->q_rank;
         tess__add_memory(sim, "q norm", TESS__BACKWARD, 3.0 * e * t * m->q_rank);
+        const int up = sim->n_ops;
+        sim->reads = 0;
         tess__add_linear(sim, "q up", 1, t, heads * m->head_dim, m->q_rank,
                          e * sim->rows * m->q_rank);
+        tess__mark_again(sim, up, TESS_SIM_AGAIN_MLA_UP, 1);
     } else {
         tess__add_linear(sim, "q", 1, t, heads * m->head_dim, m->hidden, saved);
     }
     const double down = m->kv_rank + m->rope_dim;
+    sim->reads = TESS_SIM_AGAIN_NORM;
     tess__add_linear(sim, "kv down", 1, sim->rows, down, m->hidden, m->q_rank ? 0.0 : saved);
     tess__add_memory(sim, "kv norm", TESS__FORWARD, 2.0 * e * t * m->kv_rank)->saved =
         e * sim->rows * down;
     tess__add_memory(sim, "kv norm", TESS__BACKWARD, 3.0 * e * t * m->kv_rank);
+    const int up = sim->n_ops;
+    sim->reads = 0;
     tess__add_linear(sim, "kv up", 1, t, heads * (m->nope_dim + m->value_dim), m->kv_rank,
                      e * sim->rows * m->kv_rank);
     rotary(sim, heads * (2.0 * m->head_dim));
+    tess__mark_again(sim, up, TESS_SIM_AGAIN_MLA_UP, 1);
 }
 
 void tess__attention_ops(tess_sim *sim)
@@ -222,10 +230,13 @@ void tess__attention_ops(tess_sim *sim)
     const double heads = m->heads / tp, kv = fmax(m->kv_heads / tp, 1.0);
     const double input = e * sim->rows * m->hidden;
     const double q = heads * m->head_dim, k = kv * m->head_dim, v = kv * m->value_dim;
-    if (m->kv_rank)
+    if (m->kv_rank) {
         latent_projections(sim, heads, input);
-    else
+    } else {
+        sim->reads = TESS_SIM_AGAIN_NORM;
         tess__add_token_linear(sim, "qkv", "qkv of prompt", q + k + v, m->hidden, input);
+        sim->reads = 0;
+    }
     if (m->gated && !m->kv_rank)
         rotary(sim, q + k);
 
@@ -235,6 +246,7 @@ void tess__attention_ops(tess_sim *sim)
     tess__add_memory(sim, "queries, keys, values", TESS__FORWARD, 0.0)->saved =
         e * t * (q + kk + vv);
     sim->ops[sim->n_ops - 1].seconds = 0.0; /* only saved: the projection has written it */
+    sim->ops[sim->n_ops - 1].freed = m->kv_rank ? TESS_SIM_AGAIN_MLA_UP : 0;
     int first = sim->n_ops;
     if (sim->attention == TESS_SIM_FLASH) {
         const double queries = samples * (double)m->seq / l->cp;
@@ -251,6 +263,7 @@ void tess__attention_ops(tess_sim *sim)
     for (int i = first; i < sim->n_ops; i++)
         seconds[sim->ops[i].pass == TESS__BACKWARD] += sim->ops[i].seconds;
     context_parallel(sim, heads, m->kv_rank ? heads : kv, seconds);
+    sim->adapted = sim->s.training.lora_on != TESS_SIM_LORA_QKV;
     tess__add_token_linear(sim, "projection", "projection of prompt", m->hidden,
                            heads * m->value_dim, e * t * heads * m->value_dim);
 }

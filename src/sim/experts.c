@@ -45,8 +45,10 @@ void tess__expert_ops(tess_sim *sim)
     const double input = e * sim->rows * m->hidden;
     tess__model_part *part = &sim->parts[sim->part];
 
-    tess__add_gemm(sim, "router", TESS__FORWARD, 1, own, m->experts, m->hidden, TESS_SIM_BF16)
-        ->saved = input;
+    tess__op *router =
+        tess__add_gemm(sim, "router", TESS__FORWARD, 1, own, m->experts, m->hidden, TESS_SIM_BF16);
+    router->saved = input;
+    router->freed = TESS_SIM_AGAIN_NORM;
     tess__add_gemm(sim, "router", TESS__BACKWARD, 1, own, m->hidden, m->experts, TESS_SIM_BF16);
     if (!sim->s.training.lora)
         tess__add_gemm(sim, "router", TESS__WEIGHT, 1, m->experts, m->hidden, own, TESS_SIM_BF16);
@@ -61,6 +63,8 @@ void tess__expert_ops(tess_sim *sim)
     part->expert_trained = part->trained - trained_before;
     exchange(sim, "combine", sent);
     permute(sim, "unpermute", sent);
+    const int first = sim->n_ops;
     if (m->shared_ffn)
         tess__mlp_ops(sim, 1.0, sim->tokens, (double)m->shared_ffn / l->tp, 0.0);
+    tess__mark_again(sim, first, TESS_SIM_AGAIN_MLP, 1);
 }

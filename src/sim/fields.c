@@ -16,8 +16,10 @@ static const char *const schedules[] = {
     "default",      "1f1b",           "interleaved", "zero-bubble", "gpipe",
     "gpipe-looped", "interleaved-zb", "zb-v",        "file",        NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4", NULL};
-static const char *const recomputes[] = {"none", "selective", "full", NULL};
-static const char *const lora_parts[] = {"all", "attention", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", "op", NULL};
+static const char *const modules[] = {"core", "norm",    "activation", "mla-up",
+                                      "mlp",  "experts", NULL};
+static const char *const lora_parts[] = {"all", "attention", "qkv", NULL};
 static const char *const attentions[] = {"default", "flash", "fused-softmax", "unfused", NULL};
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): offsetof takes a member without them */
@@ -33,6 +35,7 @@ static const char *const attentions[] = {"default", "flash", "fused-softmax", "u
 #define FLAG(group, member, help) FIELD(group, member, FLAG, 0, 1, NULL, help)
 #define SWITCH(group, member, help) FIELD(group, member, SWITCH, -1, 1, NULL, help)
 #define WORD(group, member, words, help) FIELD(group, member, WORD, 0, 0, words, help)
+#define SET(group, member, words, help) FIELD(group, member, SET, 0, 0, words, help)
 #define TEXT(group, member, help) FIELD(group, member, TEXT, 0, 0, NULL, help)
 
 const tess__field tess__fields[] = {
@@ -105,6 +108,7 @@ const tess__field tess__fields[] = {
     WORD(training, precision, precisions, "of the products"),
     WORD(training, recompute, recomputes, "activations that the backward pass makes again"),
     INT(training, recompute_layers, 0, 100000, "of a stage; 0: all"),
+    SET(training, recompute_modules, modules, "that selective makes again; none: the era's"),
     INT(training, lora, 0, 65536, "rank of adapters beside frozen weights; 0: all is trained"),
     WORD(training, lora_on, lora_parts, "linear layers that have adapters"),
     INT(training, grad_bytes, 0, 4, "of a gradient as it is reduced; 0: the era's"),
@@ -194,6 +198,35 @@ static tess_status read_word(const tess__field *f, const char *value, int *numbe
     return TESS_OK;
 }
 
+/* Words with a + between them: a bit for each; "none": no bit. */
+static tess_status read_set(const tess__field *f, const char *value, int *bits)
+{
+    const char *at = value;
+    *bits = 0;
+    while (strcmp(value, "none") != 0) {
+        char word[32];
+        const size_t n = strcspn(at, "+");
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+        const int found = find_word(word, f->words);
+        if (found < 0)
+            return fail_word(f, word, f->words);
+        *bits |= 1 << found;
+        if (!at[n])
+            break;
+        at += n + 1;
+    }
+    return TESS_OK;
+}
+
+static const char *set_text(const tess__field *f, int bits, char *text, size_t bytes)
+{
+    size_t n = (size_t)snprintf(text, bytes, "%s", bits ? "" : "none");
+    for (int i = 0; f->words[i]; i++)
+        if (bits >> i & 1 && n < bytes)
+            n += (size_t)snprintf(text + n, bytes - n, "%s%s", n ? "+" : "", f->words[i]);
+    return text;
+}
+
 /* Whether the value of layout.schedule is the path of a file, not a name. */
 static int is_schedule_file(const tess__field *f, const char *value)
 {
@@ -232,6 +265,10 @@ tess_status tess__field_set(tess_scenario *scenario, const tess__field *f, const
         TESS_TRY(read_word(f, value, &word));
         *(int *)(void *)at = word;
         return TESS_OK;
+    case TESS__FIELD_SET:
+        TESS_TRY(read_set(f, value, &word));
+        *(int *)(void *)at = word;
+        return TESS_OK;
     case TESS__FIELD_TEXT: break;
     }
     char rule[64];
@@ -264,6 +301,7 @@ const char *tess__field_text(const tess_scenario *scenario, const tess__field *f
                                          : "auto");
         break;
     case TESS__FIELD_WORD: snprintf(text, bytes, "%s", f->words[value]); break;
+    case TESS__FIELD_SET: set_text(f, value, text, bytes); break;
     case TESS__FIELD_TEXT: snprintf(text, bytes, "%s", at); break;
     }
     return text;

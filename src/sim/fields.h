@@ -18,6 +18,7 @@ typedef enum {
     TESS__FIELD_FLAG,   /* int: false, true */
     TESS__FIELD_SWITCH, /* int: auto, on, off as TESS_SIM_AUTO, ON, OFF */
     TESS__FIELD_WORD,   /* int: the number of a word */
+    TESS__FIELD_SET,    /* int: a bit for each word; "a+b" */
     TESS__FIELD_TEXT    /* char[] */
 } tess__field_type;
 

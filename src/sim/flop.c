@@ -57,6 +57,29 @@ static matrices of_layer(const tess_sim_model *m, int later)
     return l;
 }
 
+/* Of a token's forward pass, what runs again, where `layers` are all products of the layers. */
+static double again_flop(const tess_sim *sim, double plain, double with, double layers,
+                         double attention)
+{
+    const tess_sim_model *m = &sim->s.model;
+    const int modules = tess__modules_again(sim);
+    const double mlp = 2.0 * (m->gated ? 3.0 : 2.0) * m->hidden, heads = m->heads;
+    double flop = tess__products_again(sim) * layers;
+    if (modules & TESS_SIM_AGAIN_CORE)
+        flop += attention;
+    if (modules & TESS_SIM_AGAIN_MLA_UP && m->kv_rank)
+        flop += 2.0 * (plain + with) * heads *
+                ((double)m->q_rank * m->head_dim +
+                 (double)m->kv_rank * ((double)m->nope_dim + m->value_dim));
+    if (modules & TESS_SIM_AGAIN_MLP)
+        flop += mlp * (plain * (double)m->ffn + with * (double)m->shared_ffn);
+    if (modules & TESS_SIM_AGAIN_EXPERTS)
+        flop += with * (mlp * (m->top_k * (double)m->expert_ffn +
+                               (modules & TESS_SIM_AGAIN_MLP ? 0.0 : (double)m->shared_ffn)) +
+                        2.0 * m->hidden * m->experts);
+    return flop;
+}
+
 void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
 {
     const tess_sim_model *m = &sim->s.model;
@@ -83,9 +106,9 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
         const double each = (double)m->layers / sim->s.layout.pp;
         share = t->recompute_layers < each ? t->recompute_layers / each : 1.0;
     }
-    const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL        ? layers + attention + cross
-                         : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? attention
-                                                                        : 0.0;
+    const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL
+                             ? layers + attention + cross
+                             : again_flop(sim, plain, with, layers, attention);
     r->hardware_flop = r->model_flop + share * again * tokens;
     const double peak =
         t->precision == TESS_SIM_FP32 ? sim->cluster->flops_fp32 : sim->cluster->flops_bf16;

@@ -19,7 +19,9 @@ static void norm(tess_sim *sim, const char *name)
 {
     const double x = sim->element * sim->rows * sim->s.model.hidden;
     const double gate = sim->s.model.kind == TESS_SIM_DIT ? 2.0 : 1.0;
-    tess__add_memory(sim, name, TESS__FORWARD, gate * 2.0 * x)->saved = x;
+    tess__op *op = tess__add_memory(sim, name, TESS__FORWARD, gate * 2.0 * x);
+    op->saved = x;
+    op->again = TESS_SIM_AGAIN_NORM;
     /* dx of x and dy, and the gradients of scale and shift in a second pass over both. */
     const double second = sim->s.training.lora ? 0.0 : 2.0;
     tess__add_memory(sim, name, TESS__BACKWARD, (3.0 + second) * gate * x);
@@ -148,17 +150,22 @@ void tess__mlp_ops(tess_sim *sim, double batch, double rows, double inner, doubl
     const double e = sim->element, n = batch * rows * inner, in = m->gated ? 2.0 : 1.0;
     const int grouped = batch > 1.0 || rows != sim->tokens;
     sim->adapted = sim->s.training.lora_on == TESS_SIM_LORA_ALL;
+    sim->reads = grouped ? 0 : TESS_SIM_AGAIN_NORM;
     if (grouped)
         tess__add_linear(sim, "mlp in", batch, rows, in * inner, m->hidden, saved);
     else
         tess__add_token_linear(sim, "mlp in", "mlp in of prompt", in * inner, m->hidden, saved);
     const double kept = m->gated ? in + sim->era[TESS__ERA_GLU_KEPT] : in;
-    tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n)->saved = kept * e * n;
+    tess__op *op = tess__add_memory(sim, "activation", TESS__FORWARD, (in + 1.0) * e * n);
+    op->saved = kept * e * n;
+    op->again = TESS_SIM_AGAIN_ACTIVATION;
+    sim->reads = TESS_SIM_AGAIN_ACTIVATION;
     tess__add_memory(sim, "activation", TESS__BACKWARD, (2.0 * in + 1.0) * e * n);
     if (grouped)
         tess__add_linear(sim, "mlp out", batch, rows, m->hidden, inner, e * n);
     else
         tess__add_token_linear(sim, "mlp out", "mlp out of prompt", m->hidden, inner, e * n);
+    sim->reads = 0;
     /* On the way back the gradients of both activations and of input and output exist at once. */
     tess__model_part *part = &sim->parts[sim->part];
     part->working = fmax(part->working, e * ((in + 1.0) * n + 2.0 * batch * rows * m->hidden));
@@ -208,8 +215,10 @@ void tess__layer_ops(tess_sim *sim, int which)
         if (m->kind == TESS_SIM_DIT && m->cross && m->text)
             cross_attention(sim);
         norm(sim, "norm of mlp");
-        comm = tp_enter(sim);
     }
+    const int first = sim->n_ops;
+    if (!parallel)
+        comm = tp_enter(sim);
     if (m->experts && which == TESS__LATER)
         tess__expert_ops(sim);
     else
@@ -217,6 +226,9 @@ void tess__layer_ops(tess_sim *sim, int which)
                       parallel ? 0.0 : input);
     tp_behind(sim, comm);
     tp_leave(sim);
+    tess__mark_again(
+        sim, first,
+        m->experts && which == TESS__LATER ? TESS_SIM_AGAIN_EXPERTS : TESS_SIM_AGAIN_MLP, 1);
     residual(sim);
     tess__add_weights(sim, 4.0 * m->hidden); /* scales and shifts, held by every rank */
 }

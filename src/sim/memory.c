@@ -40,9 +40,10 @@ static double in_flight(const tess_sim *sim, int stage)
 /* Of a layer's activations, what selective recomputation does not keep. */
 static double dropped(const tess_sim *sim, const tess__model_part *p)
 {
-    return sim->era[TESS__ERA_AGAIN_GEMM] == 0.0
-               ? p->saved_core
-               : p->saved * (1.0 - sim->era[TESS__ERA_AGAIN_KEPT]);
+    if (tess__products_again(sim) == 0.0)
+        return p->saved_dropped;
+    return sim->era[TESS__ERA_AGAIN_GEMM] > 0.0 ? p->saved * (1.0 - sim->era[TESS__ERA_AGAIN_KEPT])
+                                                : fmax(p->saved - p->saved_input - p->results, 0.0);
 }
 
 double tess__kept(const tess_sim *sim, int part, double layers)
@@ -52,6 +53,7 @@ double tess__kept(const tess_sim *sim, int part, double layers)
     const double again = t->recompute_layers ? fmin(t->recompute_layers, layers) : layers;
     switch (t->recompute) {
     case TESS_SIM_RECOMPUTE_FULL: return again * p->saved_input + (layers - again) * p->saved;
+    case TESS_SIM_RECOMPUTE_OP:
     case TESS_SIM_RECOMPUTE_SELECTIVE: return layers * p->saved - again * dropped(sim, p);
     default: return layers * p->saved;
     }
@@ -66,9 +68,9 @@ static double working_of(const tess_sim *sim, int stage)
     for (int part = TESS__LAYER; part <= TESS__LATER; part++) {
         const int n = part == TESS__LAYER ? sim->layers[stage] : sim->later[stage];
         const tess__model_part *p = &sim->parts[part];
-        const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL ? p->saved - p->saved_input
-                             : t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE ? dropped(sim, p)
-                                                                            : 0.0;
+        const double again = t->recompute == TESS_SIM_RECOMPUTE_FULL   ? p->saved - p->saved_input
+                             : t->recompute != TESS_SIM_RECOMPUTE_NONE ? dropped(sim, p)
+                                                                       : 0.0;
         if (n)
             most = fmax(most, p->working + again);
     }

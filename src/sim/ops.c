@@ -113,7 +113,9 @@ void tess__add_linear(tess_sim *sim, const char *name, double batch, double m, d
         tess__add_memory(sim, "cast input", TESS__FORWARD, cast * batch * m * k);
         tess__add_memory(sim, "cast gradient", TESS__BACKWARD, cast * batch * m * n);
     }
+    const int first = sim->n_ops;
     add_products(sim, name, batch, m, n, k, precision, !frozen, frozen && !adapted ? 0.0 : saved);
+    sim->ops[first].freed |= sim->reads;
     if (adapted)
         add_adapter(sim, batch, m, n, k);
 }
@@ -137,6 +139,20 @@ tess__op *tess__add_comm(tess_sim *sim, const char *name, int pass, int class,
     op->seconds = share * seconds;
     op->hidden = seconds - op->seconds;
     return op;
+}
+
+void tess__mark_again(tess_sim *sim, int first, int module, int input)
+{
+    for (int i = first; i < sim->n_ops; i++) {
+        tess__op *op = &sim->ops[i];
+        if (op->pass != TESS__FORWARD)
+            continue;
+        op->again |= module;
+        if (op->kind != TESS__GEMM && op->kind != TESS__COMM && op->saved > 0.0)
+            input = 0;
+        if (op->saved > 0.0 && !input)
+            op->freed |= module;
+    }
 }
 
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds)

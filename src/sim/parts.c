@@ -23,16 +23,32 @@ static double again_share(const tess_sim *sim)
     return t->recompute_layers ? fmin(t->recompute_layers / each, 1.0) : 1.0;
 }
 
-/* Which share of a forward operation runs again. Selective recomputation repeats what attention
- * keeps, or in software that chooses operation by operation a share of the products and all that is
- * elementwise. */
+double tess__products_again(const tess_sim *sim)
+{
+    const tess_sim_training *t = &sim->s.training;
+    const double era = sim->era[TESS__ERA_AGAIN_GEMM];
+    if (t->recompute == TESS_SIM_RECOMPUTE_OP)
+        return era > 0.0 ? era : 0.5;
+    return t->recompute == TESS_SIM_RECOMPUTE_SELECTIVE && !t->recompute_modules ? era : 0.0;
+}
+
+int tess__modules_again(const tess_sim *sim)
+{
+    const tess_sim_training *t = &sim->s.training;
+    if (t->recompute != TESS_SIM_RECOMPUTE_SELECTIVE || tess__products_again(sim) > 0.0)
+        return 0;
+    return t->recompute_modules ? t->recompute_modules : TESS_SIM_AGAIN_CORE;
+}
+
+/* Which share of a forward operation runs again: of chosen modules all, or operation by operation a
+ * share of the products and all that is elementwise. */
 static double repeated(const tess_sim *sim, const tess__op *op)
 {
-    const double products = sim->era[TESS__ERA_AGAIN_GEMM];
+    const double products = tess__products_again(sim);
     if (sim->s.training.recompute == TESS_SIM_RECOMPUTE_FULL)
         return 1.0;
     if (products == 0.0)
-        return op->core ? 1.0 : 0.0;
+        return op->again & tess__modules_again(sim) ? 1.0 : 0.0;
     const int gather = op->kind == TESS__COMM && (int)op->batch == TESS_ALL_GATHER;
     return op->kind == TESS__GEMM ? products : op->kind == TESS__MEMORY || gather ? 1.0 : 0.0;
 }
@@ -61,6 +77,8 @@ static void repeat(tess_sim *sim, int part, int first)
 static void sum_part(tess_sim *sim, int part)
 {
     tess__model_part *p = &sim->parts[part];
+    const int modules = tess__modules_again(sim);
+    const double products = tess__products_again(sim);
     for (int i = 0; i < sim->n_ops; i++) {
         const tess__op *op = &sim->ops[i];
         if (op->part != part)
@@ -68,7 +86,13 @@ static void sum_part(tess_sim *sim, int part)
         p->pass[op->pass] += op->seconds;
         p->of[op->class][op->pass] += op->seconds;
         p->saved += op->saved;
-        p->saved_core += op->core ? op->saved : 0.0;
+        p->saved_dropped += op->freed & modules ? op->saved : 0.0;
+        if (op->pass != TESS__FORWARD)
+            continue;
+        if (op->kind == TESS__FLASH)
+            p->results += sim->element * op->batch * op->m * op->k;
+        else if (op->kind == TESS__GEMM && !(op->again & TESS_SIM_AGAIN_CORE))
+            p->results += (1.0 - products) * sim->element * op->batch * op->m * op->n;
     }
 }
 

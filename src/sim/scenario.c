@@ -21,7 +21,7 @@ static tess_status check_field(const tess_scenario *s, const tess__field *f)
         return TESS_OK;
     int64_t high = (int64_t)f->high;
     for (int i = 0; f->words && f->words[i]; i++)
-        high = i;
+        high = f->type == TESS__FIELD_SET ? (2LL << i) - 1 : i;
     const int64_t value = f->type == TESS__FIELD_INT64 ? *(const int64_t *)at : *(const int *)at;
     if (value >= (int64_t)f->low && value <= high)
         return TESS_OK;
@@ -247,6 +247,9 @@ static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
                           "scenario: layout.replicas is %d, needs layout.zero of 1 or more, or "
                           "training.distributed_optimizer",
                           l->replicas);
+    if (t->recompute_modules && t->recompute != TESS_SIM_RECOMPUTE_SELECTIVE)
+        return tess__fail(TESS_EINVAL, "scenario: training.recompute_modules needs "
+                                       "training.recompute selective");
     if (t->grad_bytes == 1 || t->grad_bytes == 3)
         return tess__fail(TESS_EINVAL, "scenario: training.grad_bytes is %d, must be 0, 2 or 4",
                           t->grad_bytes);

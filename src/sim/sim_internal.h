@@ -182,7 +182,8 @@ enum { TESS__COMPUTE, TESS__TP, TESS__CP, TESS__EP, TESS__PP, TESS__DP, TESS__CL
 typedef struct {
     const char *name;
     int kind, pass, part, class;
-    int core;              /* 1: selective recomputation runs it again */
+    int again;             /* bits of TESS_SIM_AGAIN_: modules with which it runs again */
+    int freed;             /* and with which what it keeps is dropped */
     double batch, m, n, k; /* of a product; of flash attention: heads, queries, keys, head_dim */
     double flop, bytes;
     double saved;           /* bytes held for the backward pass */
@@ -198,7 +199,9 @@ typedef struct {
     double pass[TESS__PASSES];              /* seconds, the host's floor included */
     double of[TESS__CLASSES][TESS__PASSES]; /* the same by class */
     double host[TESS__PASSES];
-    double saved, saved_core, saved_input, working;
+    double saved, saved_input, working;
+    double saved_dropped;  /* of saved, what modules that run again do not keep */
+    double results;        /* kept where recomputation goes operation by operation */
     double weights;        /* parameters of this rank */
     double expert_weights; /* the part in experts */
     double trained;        /* of these, those that have gradients */
@@ -226,6 +229,7 @@ struct tess_sim {
     double tokens;  /* where all hidden columns are whole */
     double rows;    /* the same, split by sequence parallelism */
     int adapted;    /* 1: the linear layers that are added have adapters, where there are any */
+    int reads;      /* modules whose result is the input of the linear layers that are added */
     double prompt;  /* of tokens, those of the prompt, where the layer has two streams */
     double element; /* bytes of an activation */
     double dropout;
@@ -314,6 +318,10 @@ tess__op *tess__add_gemm(tess_sim *sim, const char *name, int pass, double batch
 tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double heads, double queries,
                           double keys, double head_dim, double value_dim);
 
+/* Operations from `first` on belong to a module: its forward pass runs again, and it keeps nothing
+ * but, as `input` says, what its first product keeps. */
+void tess__mark_again(tess_sim *sim, int first, int module, int input);
+
 /* What a part waits for the host, as an operation; nothing where that is 0. */
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
 
@@ -347,6 +355,11 @@ void tess__head_ops(tess_sim *sim);
 /* ---- parts.c --------------------------------------------------------------------------------- */
 
 void tess__build_parts(tess_sim *sim);
+/* Modules that run again, as bits; 0: none, or not module by module. */
+int tess__modules_again(const tess_sim *sim);
+/* Share of products that runs again where recomputation goes operation by operation; 0: it does
+ * not. */
+double tess__products_again(const tess_sim *sim);
 
 /* ---- schedule.c ------------------------------------------------------------------------------ */
 

@@ -19,6 +19,7 @@ SEES = {
     "options": "kernels base",
     "file": "kernels base",
     "attn": "kernels base file",
+    "gpu/kernels": "",
     "cost": "kernels base file attn",
     "plan": CORE,
     "plan/partition": "kernels base plan",

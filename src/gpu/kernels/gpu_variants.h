@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu_variants.h - every kernel that is shipped, once for each head_dim and type.
+ *
+ * Included as code, it defines the kernels. With TESS_GPU_TABLE(name, kind, type, dim, rows,
+ * threads, shared bytes) defined it is a table of them, so that the host, the fake driver and the
+ * image cannot disagree on a number.
+ */
+#define D 64
+#define TYPE bf16
+#include "gpu_forward_groups.h"
+#undef TYPE
+#define TYPE fp16
+#include "gpu_forward_groups.h"
+#undef D
+#define D 128
+#include "gpu_forward_groups.h"
+#undef TYPE
+#define TYPE bf16
+#include "gpu_forward_groups.h"
+#undef TYPE
+#undef D

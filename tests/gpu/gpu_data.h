@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu_data.h - problems for the kernels of the GPU: tensors of 16 bits, lists, and what double
+ * precision makes of them. Arrays are allocated to the byte, so that a sanitizer sees what is
+ * beyond. */
+#ifndef TESS_GPU_DATA_H
+#define TESS_GPU_DATA_H
+
+#include "emulation.h"
+
+#include "gpu/kernels/gpu_args.h"
+#include "ref/ref.h"
+#include "test.h"
+
+#include <stdlib.h>
+
+/* A group or unit of 0 stands for bounds that grow: 1, 2, 3, ... rows. */
+typedef struct {
+    int batch, heads, dim, fp16;
+    int64_t tq, tk;
+    int32_t group, unit;
+    double density; /* of units in each list; every fifth list is empty unless `full` */
+    int full, token_major;
+    int32_t n_q, n_k;
+} gpu_problem;
+
+typedef struct {
+    gpu_problem p;
+    tess_ctx *ctx;
+    tess_selection *sel;
+    tess_selection_lists lists;
+    u16 *q, *k, *v, *o, *dout; /* as the device has them */
+    float *lse, *dlse;
+    float *q32, *k32, *v32, *dout32; /* the same values */
+    int *bounds_q;
+} gpu_case;
+
+/* x rounded to the type of the problem, and its value. */
+static inline u16 round_half(int fp16, float x, float *value)
+{
+    const u16 h = (u16)(fp16 ? round_fp16(x) : round_bf16(x));
+    *value = fp16 ? emulation_fp16(h) : as_float((u32)h << 16);
+    return h;
+}
+
+static inline void make_tensor(const gpu_case *c, int64_t tokens, uint64_t seed, u16 **half,
+                               float **value)
+{
+    const size_t n = (size_t)(c->p.batch * c->p.heads * tokens * c->p.dim);
+    *half = malloc(n * sizeof **half);
+    *value = malloc(n * sizeof **value);
+    fill_normal(*value, n, seed);
+    for (size_t i = 0; i < n; i++)
+        (*half)[i] = round_half(c->p.fp16, (*value)[i], &(*value)[i]);
+}
+
+static inline int64_t *growing_bounds(int64_t tokens, int32_t *n)
+{
+    int64_t *const bounds = malloc(sizeof *bounds * (size_t)(tokens + 1));
+    int32_t i = 0;
+    bounds[0] = 0;
+    for (int64_t at = 0; at < tokens; bounds[++i] = at)
+        at = at + i + 1 < tokens ? at + i + 1 : tokens;
+    *n = i;
+    return bounds;
+}
+
+static inline void make_lists(gpu_case *c, uint64_t seed)
+{
+    const gpu_problem *const p = &c->p;
+    tess_sel_shape shape = {.batch = p->batch,
+                            .heads = p->heads,
+                            .tokens_q = p->tq,
+                            .tokens_k = p->tk,
+                            .group = p->group,
+                            .unit = p->unit};
+    int64_t *bounds_q = NULL, *bounds_k = NULL;
+    if (p->group == 0)
+        shape.bounds_q = bounds_q = growing_bounds(p->tq, &shape.n_q);
+    if (p->unit == 0)
+        shape.bounds_k = bounds_k = growing_bounds(p->tk, &shape.n_k);
+    CHECK_OK(tess_selection_create(c->ctx, &shape, 0, &c->sel));
+    CHECK_OK(tess_selection_view(c->sel, &c->lists));
+    tess_selection_destroy(c->sel);
+    const int32_t n_k = c->lists.shape.n_k;
+    const int64_t lists = (int64_t)p->batch * p->heads * c->lists.shape.n_q;
+    int64_t *const offsets = malloc(sizeof *offsets * (size_t)(lists + 1));
+    int32_t *const indices = malloc(sizeof *indices * (size_t)(lists * n_k) + 1);
+    float *const draws = malloc(sizeof *draws * (size_t)(n_k + 1));
+    offsets[0] = 0;
+    for (int64_t i = 0; i < lists; i++) {
+        offsets[i + 1] = offsets[i];
+        CHECK_OK(tess_random_uniform(seed, (uint64_t)i, 0, draws, (size_t)n_k));
+        for (int32_t j = 0; j < n_k; j++)
+            if ((p->full || i % 5 != 3) && draws[j] < p->density)
+                indices[offsets[i + 1]++] = j;
+    }
+    CHECK_OK(tess_selection_create(c->ctx, &shape, offsets[lists], &c->sel));
+    CHECK_OK(tess_selection_set_lists(c->sel, offsets, indices));
+    CHECK_OK(tess_selection_view(c->sel, &c->lists));
+    free(offsets);
+    free(indices);
+    free(draws);
+    free(bounds_q);
+    free(bounds_k);
+}
+
+static inline gpu_case make_case(tess_ctx *ctx, const gpu_problem *p, uint64_t seed)
+{
+    gpu_case c = {.p = *p, .ctx = ctx};
+    const size_t rows = (size_t)(p->batch * p->heads * p->tq);
+    make_lists(&c, seed);
+    make_tensor(&c, p->tq, seed + 1, &c.q, &c.q32);
+    make_tensor(&c, p->tk, seed + 2, &c.k, &c.k32);
+    make_tensor(&c, p->tk, seed + 3, &c.v, &c.v32);
+    make_tensor(&c, p->tq, seed + 4, &c.dout, &c.dout32);
+    c.o = malloc(rows * (size_t)p->dim * sizeof *c.o);
+    memset(c.o, 0xff, rows * (size_t)p->dim * sizeof *c.o);
+    c.lse = malloc(rows * sizeof *c.lse);
+    memset(c.lse, 0xff, rows * sizeof *c.lse);
+    c.dlse = malloc(rows * sizeof *c.dlse);
+    fill_normal(c.dlse, rows, seed + 5);
+    c.bounds_q = malloc(sizeof *c.bounds_q * (size_t)(c.lists.shape.n_q + 1));
+    for (int32_t i = 0; i <= c.lists.shape.n_q; i++)
+        c.bounds_q[i] = (int)c.lists.shape.bounds_q[i];
+    return c;
+}
+
+static inline void free_case(gpu_case *c)
+{
+    tess_selection_destroy(c->sel);
+    void *const all[] = {c->q,    c->k,   c->v,   c->o,   c->dout,   c->lse,
+                         c->dlse, c->q32, c->k32, c->v32, c->dout32, c->bounds_q};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+/* A view of (batch, heads, tokens, dim), or (batch, tokens, heads, dim). */
+static inline tess_view view_of(const gpu_case *c, const void *data, tess_dtype dtype,
+                                int64_t tokens)
+{
+    const int64_t d = c->p.dim, h = c->p.heads;
+    if (c->p.token_major)
+        return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, d, h * d};
+    return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, tokens * d, d};
+}
+
+static inline tess_gpu_rows rows_of(const gpu_case *c, const void *data, int64_t tokens, int bytes)
+{
+    const tess_view v = view_of(c, data, TESS_DTYPE_BF16, tokens);
+    return (tess_gpu_rows){v.data, v.stride_b * bytes, v.stride_h * bytes,
+                           (int)(v.stride_s * bytes), 0};
+}
+
+static inline tess_attn_shape shape_of(const gpu_case *c)
+{
+    return (tess_attn_shape){c->p.batch, c->p.heads, c->p.dim, c->p.tq, c->p.tk, 0.0f, 0};
+}
+
+/* The largest number of rows of a group. */
+static inline int largest_group(const gpu_case *c)
+{
+    int most = 0;
+    for (int32_t i = 0; i < c->lists.shape.n_q; i++)
+        most =
+            c->bounds_q[i + 1] - c->bounds_q[i] > most ? c->bounds_q[i + 1] - c->bounds_q[i] : most;
+    return most;
+}
+
+/* got in the order of the problem as doubles in the order (batch, heads, tokens, dim). */
+static inline double *in_order(const gpu_case *c, const void *got, tess_dtype dtype, int64_t tokens)
+{
+    const tess_view v = view_of(c, got, dtype, tokens);
+    double *const x = malloc(sizeof *x * (size_t)(c->p.batch * c->p.heads * tokens * c->p.dim) + 1);
+    size_t i = 0;
+    for (int b = 0; b < c->p.batch; b++)
+        for (int h = 0; h < c->p.heads; h++)
+            for (int64_t s = 0; s < tokens; s++)
+                for (int d = 0; d < c->p.dim; d++) {
+                    const int64_t at = b * v.stride_b + h * v.stride_h + s * v.stride_s + d;
+                    const u16 *const half = v.data;
+                    x[i++] = dtype == TESS_DTYPE_F32 ? ((const float *)v.data)[at]
+                             : c->p.fp16             ? emulation_fp16(half[at])
+                                                     : as_float((u32)half[at] << 16);
+                }
+    return x;
+}
+
+#endif

@@ -30,4 +30,31 @@ typedef struct {
     float scale2; /* scale * log2(e) */
 } tess_gpu_forward_args;
 
+/* The keep[head] units of largest q . k for each group, into the group's list. */
+typedef struct {
+    tess_gpu_rows q, k; /* float rows: of groups, of units */
+    const int *keep;    /* (batch, heads), 0..n_k */
+    const long long *offsets;
+    int *indices;
+    int heads, n_q, n_k, rank;
+} tess_gpu_select_args;
+
+/* The lists by key: entry i of unit u of a head is number first[u] + i of the head's entries. It
+ * names a group that has the unit, ascending, and where in the head's lists it stands. */
+typedef struct {
+    tess_gpu_lists lists;
+    int *first; /* (batch, heads, n_k + 1) */
+    int *group; /* (indices), as `place`: those of a head are where its lists are */
+    int *place;
+} tess_gpu_transpose_args;
+
+/* Units given by bounds as rows. */
+typedef struct {
+    const long long *offsets; /* of the lists of units */
+    const int *indices;
+    const int *bounds_k;          /* (n_k + 1) */
+    const long long *row_offsets; /* (lists + 1) */
+    int *rows;
+} tess_gpu_expand_args;
+
 #endif

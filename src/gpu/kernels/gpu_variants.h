@@ -19,3 +19,19 @@
 #include "gpu_forward_groups.h"
 #undef TYPE
 #undef D
+#define RANK 16
+#define PARTS 1
+#include "gpu_select.h"
+#undef RANK
+#undef PARTS
+#define RANK 32
+#define PARTS 2
+#include "gpu_select.h"
+#undef RANK
+#undef PARTS
+#define RANK 64
+#define PARTS 4
+#include "gpu_select.h"
+#undef RANK
+#undef PARTS
+#include "gpu_lists.h"

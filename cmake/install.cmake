@@ -92,7 +92,7 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/simulator DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/models ${PROJECT_SOURCE_DIR}/share/scenarios
-        ${PROJECT_SOURCE_DIR}/share/tables DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
+        ${PROJECT_SOURCE_DIR}/share/tables ${PROJECT_SOURCE_DIR}/share/measured DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)
 
 # The manual page and the completions, made from the command's tables.
 if(NOT CMAKE_CROSSCOMPILING)

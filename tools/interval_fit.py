@@ -5,7 +5,7 @@ A row is (log(measured / predicted), deviation that the inputs of its scenario e
 
     loss       mean over sources of their mean log ratio, of software that was not measured
     residual   added to the deviation of inputs, so that 80 % of the rows lie inside; every source counts once
-    inputs     deviation of an input's values over the profiles that were measured
+    inputs     deviation of an input's values over the profiles of training that were measured
 """
 import math
 import pathlib
@@ -48,7 +48,8 @@ def input_spreads(parameters):
     for name, entry in parameters["software"].items():
         values[name] = {**(values[entry["like"]] if "like" in entry else usual),
                         **{key: pair[0] for key, pair in entry["values"].items()}}
-    known = [values[name] for name, entry in parameters["software"].items() if entry.get("measured")]
+    known = [values[name] for name, entry in parameters["software"].items()
+             if entry.get("measured") and not entry.get("sampling")]
     spreads = {}
     for name, (parameter, logs) in INPUTS.items():
         found = [v[parameter] for v in known]

@@ -45,6 +45,20 @@ SOURCES = {
     "MegaScale": ("canonical", r"MegaScale", r"MegaScale"),
 }
 QUANTITIES = ("step", "memory")
+# Of sampled clips (share/measured): name -> what chooses its rows, and what names it in origins (None: nothing was fitted on it).
+CLIPS = ROOT / "share/measured/video_sampling.csv"
+CLIP_SOURCES = {
+    "xDiT": (r",xDiT H", r"xDiT"),
+    "HunyuanVideo's users": (r",HunyuanVideo issue 2,", None),
+    "STA": (r",STA,", r"2502\.04507"),
+    "LightX2V, H100": (r",LightX2V H100,", None),
+    "LightX2V, 8 H100": (r",LightX2V 8 H100,", None),
+    "LightX2V, H200": (r",LightX2V H200,", None),
+    "Wan2.1's users": (r",Wan2.1 issue 433,", None),
+    "Wan2.2": (r",Wan2.2 README,", None),
+    "Morphic": (r",Morphic,", None),
+    "Voltage Park": (r",Voltage Park,", None),
+}
 EXPERTS = "Megatron-Bridge"  # whose mixtures of experts give their spread
 
 
@@ -62,9 +76,8 @@ def names_source(origins, index, words):
     return "fitted" in origins[index] and re.search(words, origins[index]) is not None
 
 
-def without(parameters, source):
+def without(parameters, source, words):
     """A copy of the parameters without what was fitted on a source; and names of hardware values to fit again."""
-    words = SOURCES[source][2]
     left = json.loads(json.dumps(parameters))
     again = []
     for group in ("hardware", "software"):
@@ -135,7 +148,7 @@ def leave_out(tessera, tables, source, parameters, folder, hardware):
     own, others = folder / f"own{number}.csv", []
     if not rows_of(tables[kind], words, True, own):
         return None
-    left, again = without(parameters, source)
+    left, again = without(parameters, source, SOURCES[source][2])
     start, fitted = folder / "left.json", folder / f"fitted{number}.json"
     start.write_text(json.dumps(interval_fit.set_inputs(left)))
     for other, path in tables.items():
@@ -196,6 +209,28 @@ def print_all(cases):
     return found
 
 
+def clips(tessera, parameters, folder):
+    """Sampled clips: every source predicted by the parameters without what was fitted on it."""
+    header, *lines = CLIPS.read_text().splitlines()
+    print(f"{'clip':22s} {'rows':>5s} {'mean':>7s} {'median':>7s} {'bias':>7s} {'coverage':>9s} {'half-width':>11s}")
+    found = {}
+    for source, (words, origin) in CLIP_SOURCES.items():
+        own, path = folder / "clips.csv", folder / "clips.json"
+        own.write_text("\n".join([header, *(line for line in lines if re.search(words, line))]) + "\n")
+        left = parameters
+        if origin:
+            left, again = without(parameters, source, origin)
+            for owner, name in (value.split(".") for value in again):
+                del left["hardware"][owner]["values"][name]
+        path.write_text(json.dumps(left))
+        found[source] = summary_of(run(tessera, "validate", str(own), "--params", str(path))["cases"])
+    mean = {key: sum(v[key] for v in found.values()) / len(found) for key in ("mean", "median", "bias", "coverage", "half_width")}
+    for source, v in [*found.items(), ("mean of sources", {"n": len(found), **mean})]:
+        print(f"  {source:20s} {v['n']:5d} {v['mean']:7.2f} {v['median']:7.2f} {v['bias']:+7.2f} {v['coverage']:9.0f} "
+              f"{v['half_width']:11.1f}")
+    return {"sources": found, "mean_of_sources": mean}
+
+
 def write_interval(fitted):
     """Numbers of the member "interval" in the file of parameters; its text stays as it is otherwise."""
     text = PARAMETERS.read_text()
@@ -245,6 +280,8 @@ def main():
                 print(f"    {source}: {c['label'][:40]:40s} {c['quantity']:6s} {c['error_pct']:+7.1f} "
                       f"-+{50 * (c['high'] - c['low']) / c['predicted']:.1f}{'' if c['inside'] else ' *'}")
     found = print_all(cases)
+    with tempfile.TemporaryDirectory() as name:
+        found["clip"] = clips(args.tessera, parameters, pathlib.Path(name))
     interval_fit.set_residuals(neutral, left_out, given, experts)
     interval_fit.set_others(neutral, every)
     print("fitted on all sources:", {k: neutral["interval"]["step"][k][:2] for k in ("loss", "residual", "experts")},

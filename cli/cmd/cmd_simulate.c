@@ -60,6 +60,7 @@ static tess_status prepare(simulate_job *j)
 {
     cli *c = j->c;
     TRY(simulate_scenario(j));
+    TRY(simulate_sample_use(j));
     TRY(simulate_steps(j));
     if (!j->s.system.cluster[0] && !j->given->search)
         return out_usage(c, "the scenario names no cluster; use --set system.cluster=NAME");
@@ -148,7 +149,7 @@ static const opt arguments[] = {
      .help =
          "a JSON file, torchtitan's .toml, a .sh with Megatron-LM's arguments, or the name of a "
          "shipped scenario: deepseek-v3, gpt-175b-96, gpt-175b-8192, llama3-405b, "
-         "wan2.1-14b-dsv-128"},
+         "wan2.1-14b-dsv-128, wan2.1-14b-sample"},
 };
 
 static const opt options[] = {
@@ -162,6 +163,9 @@ static const opt options[] = {
      .unit = "tokens",
      .help = "the same of as many steps as that many tokens need: 300B, 14.8T; K, M, B (or G) and "
              "T are powers of 1000"},
+    {"sample", 0, OPT_FLAG, offsetof(simulate_values, sample),
+     .help = "a clip that a video DiT samples, instead of a training step: seconds and cost from "
+             "the prompt to the frames; --set sampling.steps=50, sampling.guidance=parallel, ..."},
     {"list", 0, OPT_CHOICE, offsetof(simulate_values, list), "WHAT", .choices = simulate_lists,
      .help = "instead of a scenario: print the names that it may use, each with what it is"},
     {"density", 0, OPT_PATH, offsetof(simulate_values, density), "PROFILE.csv",
@@ -235,6 +239,11 @@ static const example examples[] = {
      "a video model with sparse attention as a profile has it"},
     {"tessera simulate deepseek-v3 --tokens 14.8T --price 2",
      "hours, GPU-hours and cost of the whole run"},
+    {"tessera simulate wan2.1-14b-sample --sample --price 2.5",
+     "seconds and cost of a clip of Wan2.1-14B on 8 H100"},
+    {"tessera simulate wan2.1-14b-sample --sample --set layout.gpus=1 --set layout.cp=1 "
+     "--set layout.zero=0",
+     "the same on one GPU"},
     {"tessera simulate --list software", "names for system.era, and what each one is"},
     {"tessera simulate gpt-175b-96 --search", "the best layout on the same GPUs"},
     {"tessera simulate gpt-175b-96 --search --over layout.tp=2,4,8 --over layout.pp=6,12 "
@@ -271,6 +280,11 @@ const command command_simulate = {
         "software_measured (a run of it was), breakdown in ms, memory_parts_gib, and with "
         "--explain operations; with --steps or --tokens run: "
         "steps, tokens, hours, gpu_hours and price, null without --price.\n"
+        "With --sample, or a scenario that has sampling.steps, it is the time of a clip: text "
+        "encoder, denoising steps with guidance, autoencoder. With --json the result has clip_s, "
+        "clip_s_low, clip_s_high, clips (made at the same time), denoising_steps, passes, "
+        "gpu_seconds and price (of a clip), and left_out (what the model does not say the cost "
+        "of) instead of step_ms.\n"
         "With --list and --json the result has entries: name, about, default, and of models "
         "family.\n"
         "A job file of torchtitan or Megatron-LM is read as a scenario: the output names what the "

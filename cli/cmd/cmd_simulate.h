@@ -21,6 +21,7 @@ typedef struct {
     const char *list;
     double price, steps, tokens;
     int explain;
+    int sample;    /* a clip instead of a step */
     strings trace; /* of ranks, instead of a scenario */
     const char *cluster;
     int as_recorded;
@@ -63,7 +64,7 @@ typedef struct {
     double seconds;
 } simulate_part;
 
-enum { SIMULATE_PARTS = 10 };
+enum { SIMULATE_PARTS = 10, SIMULATE_CLIP_PARTS = 12 };
 
 typedef struct {
     const char *name;
@@ -75,7 +76,8 @@ enum { SIMULATE_ROOMS = 7 };
 /* What the memory of a GPU is made of. */
 void simulate_rooms(const tess_sim_memory *m, simulate_room rooms[SIMULATE_ROOMS]);
 
-void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS]);
+/* How many there are: SIMULATE_PARTS of a step, SIMULATE_CLIP_PARTS of a clip. */
+int simulate_parts(const tess_sim_result *r, simulate_part *parts);
 tess_status simulate_report(const simulate_job *j);
 
 /* ---- cmd_simulate.c -------------------------------------------------------------------------- */
@@ -117,6 +119,14 @@ tess_status simulate_page(simulate_job *j);
 tess_status simulate_steps(simulate_job *j);
 void simulate_run_print(const simulate_job *j);
 void simulate_run_json(const simulate_job *j);
+
+/* ---- simulate/simulate_sample.c: clips instead of steps -------------------------------------- */
+
+/* What --sample makes of the scenario, and whether the other options go with it. */
+tess_status simulate_sample_use(simulate_job *j);
+void simulate_sample_print(const simulate_job *j);
+void simulate_sample_json(const simulate_job *j);
+double simulate_sample_hours(const tess_sim_result *r); /* GPU-hours of a clip */
 
 /* ---- simulate_trace.c ------------------------------------------------------------------------ */
 

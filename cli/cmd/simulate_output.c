@@ -8,9 +8,9 @@
 
 /* ---- what the step is made of ---------------------------------------------------------------- */
 
-void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS])
+int simulate_parts(const tess_sim_result *r, simulate_part *parts)
 {
-    const simulate_part all[SIMULATE_PARTS] = {
+    const simulate_part all[SIMULATE_CLIP_PARTS] = {
         {"compute", "operations of the slowest stage", r->compute_s},
         {"tensor_parallel", "communication that is waited for", r->tp_s},
         {"context_parallel", "the same", r->cp_s},
@@ -21,8 +21,12 @@ void simulate_parts(const tess_sim_result *r, simulate_part parts[SIMULATE_PARTS
         {"optimiser", "", r->optimiser_s},
         {"host", "by which the host is slower than the GPU", r->host_s},
         {"other", "scalar of (system, era), stragglers, software never measured", r->other_s},
+        {"decode", "the autoencoder, while the other ranks wait", r->decode_s},
+        {"encode", "the text encoder", r->encode_s},
     };
-    memcpy(parts, all, sizeof all);
+    const int n = r->clips ? SIMULATE_CLIP_PARTS : SIMULATE_PARTS;
+    memcpy(parts, all, (size_t)n * sizeof *parts);
+    return n;
 }
 
 void simulate_rooms(const tess_sim_memory *m, simulate_room rooms[SIMULATE_ROOMS])
@@ -40,17 +44,23 @@ static void print_step(const simulate_job *j)
 {
     const tess_sim_result *r = &j->r;
     FILE *f = j->c->out;
-    simulate_part parts[SIMULATE_PARTS];
-    simulate_parts(r, parts);
-    fprintf(f, "step            %12.1f ms", 1e3 * r->step_s);
+    simulate_part parts[SIMULATE_CLIP_PARTS];
+    const int n = simulate_parts(r, parts);
+    const double unit = r->clips ? 1 : 1e3;
+    fprintf(f, "%-15s %12.1f %s", r->clips ? "clip" : "step", unit * r->step_s,
+            r->clips ? "s" : "ms");
     if (j->interval.known)
-        fprintf(f, ", %.1f to %.1f in %d %% of runs", 1e3 * j->interval.step_low_s,
-                1e3 * j->interval.step_high_s, TESS_INTERVAL_PCT);
+        fprintf(f, ", %.1f to %.1f in %d %% of runs", unit * j->interval.step_low_s,
+                unit * j->interval.step_high_s, TESS_INTERVAL_PCT);
     fputc('\n', f);
-    for (int i = 0; i < SIMULATE_PARTS; i++)
+    for (int i = 0; i < n; i++)
         if (parts[i].seconds != 0)
-            fprintf(f, "  %-17s %10.1f  %5.1f %%%s%s\n", parts[i].name, 1e3 * parts[i].seconds,
+            fprintf(f, "  %-17s %10.1f  %5.1f %%%s%s\n", parts[i].name, unit * parts[i].seconds,
                     100 * parts[i].seconds / r->step_s, *parts[i].what ? "  " : "", parts[i].what);
+    if (r->clips) {
+        simulate_sample_print(j);
+        return;
+    }
     fprintf(f, "throughput      %12.0f tokens/s, %.0f of each GPU\n", r->tokens_per_s,
             r->tokens_per_s / r->scenario.layout.gpus);
     fprintf(f,
@@ -83,12 +93,15 @@ static void print_memory(const simulate_job *j)
 static void print_scenario(const simulate_job *j)
 {
     const tess_scenario *s = &j->r.scenario;
+    char what[48];
+    snprintf(what, sizeof what, "micro-batches of %d", s->training.micro_batch);
     fprintf(j->c->out,
             "%s: %.4g parameters; %d GPUs of %s: tp %d, pp %d, cp %d, ep %d, dp %d; "
-            "%lld micro-batches of %d\n",
+            "%lld %s\n",
             j->given->scenario, j->r.parameters, s->layout.gpus, s->system.cluster, s->layout.tp,
-            s->layout.pp, s->layout.cp, s->layout.ep, s->layout.dp, (long long)j->r.micro_batches,
-            s->training.micro_batch);
+            s->layout.pp, s->layout.cp, s->layout.ep, s->layout.dp,
+            (long long)(j->r.clips ? j->r.clips : j->r.micro_batches),
+            j->r.clips ? "clips at a time" : what);
 }
 
 /* ---- reasons --------------------------------------------------------------------------------- */
@@ -197,25 +210,31 @@ static void set_json(const simulate_job *j)
 {
     cli *c = j->c;
     const tess_sim_result *r = &j->r;
-    simulate_part parts[SIMULATE_PARTS];
+    simulate_part parts[SIMULATE_CLIP_PARTS];
     simulate_room rooms[SIMULATE_ROOMS];
     json_t *breakdown = json_object(), *memory = json_object();
-    simulate_parts(r, parts);
+    const int n = simulate_parts(r, parts);
     simulate_rooms(&r->memory, rooms);
-    for (int i = 0; i < SIMULATE_PARTS; i++)
+    for (int i = 0; i < n; i++)
         out_set(c, breakdown, parts[i].name, out_number(1e3 * parts[i].seconds));
     for (int i = 0; i < SIMULATE_ROOMS; i++)
         out_set(c, memory, rooms[i].name, out_number(rooms[i].bytes / SIMULATE_GIB));
     out_set(c, c->json, "scenario", scenario_json(j));
-    out_set(c, c->json, "step_ms", out_number(1e3 * r->step_s));
+    if (r->clips)
+        simulate_sample_json(j);
+    else
+        out_set(c, c->json, "step_ms", out_number(1e3 * r->step_s));
     out_set(c, c->json, "tokens_per_s", out_number(r->tokens_per_s));
     out_set(c, c->json, "mfu", out_number(r->mfu));
     out_set(c, c->json, "hfu", out_number(r->hfu));
     out_set(c, c->json, "mfu_causal", out_number(r->mfu_causal));
     out_set(c, c->json, "parameters", out_number(r->parameters));
     out_set(c, c->json, "gpu_hours", out_number(r->gpu_hours));
-    out_set(c, c->json, "price",
-            isnan(j->given->price) ? json_null() : out_number(r->gpu_hours * j->given->price));
+    out_set(
+        c, c->json, "price",
+        isnan(j->given->price)
+            ? json_null()
+            : out_number((r->clips ? simulate_sample_hours(r) : r->gpu_hours) * j->given->price));
     out_set(c, c->json, "memory_gib", out_number(r->memory.peak / SIMULATE_GIB));
     out_set(c, c->json, "capacity_gib", out_number(r->memory.capacity / SIMULATE_GIB));
     out_set(c, c->json, "fits", json_boolean(r->memory.fits));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim.h - what a training job costs before it is run: time of a step, memory, and why.
+/* sim.h - what a training job or the sampling of a clip costs before it is run: time, memory, why.
  *
  * A scenario is a model, its layout over GPUs, how it is trained, and the software that trains it:
  * one struct of plain values, in which zero means the default. The simulator turns it into the
@@ -21,7 +21,12 @@ TESS_BEGIN_DECLS
 /* ---- scenarios ------------------------------------------------------------------------------- */
 
 typedef enum { TESS_SIM_DECODER, TESS_SIM_DIT } tess_sim_kind;
-typedef enum { TESS_SIM_CP_RING, TESS_SIM_CP_ULYSSES, TESS_SIM_CP_PLAN } tess_sim_cp;
+typedef enum {
+    TESS_SIM_CP_RING,
+    TESS_SIM_CP_ULYSSES,
+    TESS_SIM_CP_PLAN,
+    TESS_SIM_CP_HYBRID /* rings of groups of cp_heads ranks, which exchange heads */
+} tess_sim_cp;
 typedef enum {
     TESS_SIM_SCHEDULE_DEFAULT,
     TESS_SIM_1F1B,
@@ -67,6 +72,14 @@ enum {
     TESS_SIM_AGAIN_MLP = 16,       /* the dense MLP, and that of the shared expert */
     TESS_SIM_AGAIN_EXPERTS = 32    /* router, exchange and experts */
 };
+
+typedef enum {
+    TESS_SIM_GUIDANCE_DEFAULT,  /* twice; none of a model whose input guidance is */
+    TESS_SIM_GUIDANCE_NONE,     /* one pass a denoising step */
+    TESS_SIM_GUIDANCE_TWICE,    /* two passes, one after the other */
+    TESS_SIM_GUIDANCE_BATCHED,  /* one pass of two samples */
+    TESS_SIM_GUIDANCE_PARALLEL, /* two passes at the same time, on two data-parallel ranks */
+} tess_sim_guidance;
 
 /* What the software era does, on, off. */
 typedef enum { TESS_SIM_AUTO = 0, TESS_SIM_ON = 1, TESS_SIM_OFF = -1 } tess_sim_switch;
@@ -115,6 +128,13 @@ typedef struct {
     int modulation; /* width of the embedding of time that a layer turns into its shifts and gates;
                        0: it adds a few numbers of its own to those of all layers */
     int latent;     /* channels of the latent; 0: 16 */
+
+    /* What sampling has besides. */
+    int guided;          /* 1: guidance is an input, one pass a denoising step is enough */
+    int time_tokens;     /* 1: the timestep is embedded for each token, in fp32, on every rank */
+    double vae_mflop;    /* MFLOP of the autoencoder's decoder for a pixel of a frame, overlap of
+                            tiles included; 0: not known, decoding is left out */
+    double text_billion; /* 10^9 parameters of the text encoder; 0: not known, left out */
 } tess_sim_model;
 
 typedef struct {
@@ -126,6 +146,7 @@ typedef struct {
     char schedule_file[256]; /* the CSV of PyTorch's pipelining, of SCHEDULE_FILE */
     int cp;
     tess_sim_cp cp_kind;
+    int cp_heads; /* of a hybrid: ranks that exchange heads; the others are a ring */
     int ep;
     int etp;      /* tensor parallelism of experts; 0: tp */
     int dp;       /* 0: gpus / (tp cp pp) */
@@ -153,6 +174,16 @@ typedef struct {
     tess_sim_switch graphs;                /* CUDA graphs: no host floor */
 } tess_sim_training;
 
+/* Sampling of clips instead of training: steps above 0. The clips of the data-parallel ranks are
+ * made at the same time, micro_batch of each. */
+typedef struct {
+    int steps; /* denoising steps of a clip; 0: training */
+    tess_sim_guidance guidance;
+    tess_sim_switch decode, encode; /* autoencoder and text encoder; AUTO: where the model says what
+                                       they cost */
+    int decode_ranks;               /* that share the decoding of a clip; 0: 1 */
+} tess_sim_sampling;
+
 /* Only cluster and era are looked up by the simulator; system chooses the scalar of (system, era).
  */
 typedef struct {
@@ -169,6 +200,7 @@ typedef struct {
     tess_sim_layout layout;
     tess_sim_training training;
     tess_sim_system system;
+    tess_sim_sampling sampling;
 } tess_scenario;
 
 /* *full is the scenario with every default filled in. EINVAL names the value and the rule that it
@@ -214,22 +246,26 @@ typedef struct {
     const char *largest; /* name of the largest part */
 } tess_sim_memory;
 
-/* compute .. host add up to step_s: what the slowest stage does, and what it waits for. */
+/* compute .. host, decode and encode add up to step_s: what the slowest stage does, and what it
+ * waits for. Of sampling step_s is the time of a clip, from the prompt to its frames. */
 typedef struct {
     double step_s;
     double compute_s;
     double tp_s, cp_s, ep_s, pp_s, dp_s; /* communication that is waited for */
     double bubble_s;                     /* the pipeline's idle time */
     double optimiser_s;
-    double host_s;  /* time by which the host is slower than the GPU */
-    double other_s; /* the scalar of (system, era), stragglers */
+    double host_s;             /* time by which the host is slower than the GPU */
+    double decode_s, encode_s; /* of sampling: autoencoder, text encoder */
+    double other_s;            /* the scalar of (system, era), stragglers */
     double scalar;
 
     double layer_forward_s, layer_backward_s; /* of one layer and one micro-batch */
     int64_t micro_batches;                    /* of each data-parallel rank */
-    double tokens_per_s;                      /* of all GPUs */
-    double parameters;                        /* of the whole model */
-    double model_flop; /* of a step: products of the forward pass x 3, attention over all pairs */
+    int64_t clips;                            /* of sampling: made at the same time; 0: training */
+    int passes;          /* of sampling: of the model, one after the other, for a clip */
+    double tokens_per_s; /* of all GPUs */
+    double parameters;   /* of the whole model */
+    double model_flop;   /* of a step: products of the forward pass x 3, attention over all pairs */
     double hardware_flop; /* with recomputation */
     double mfu, hfu;      /* over gpus x the dense peak of bf16 (fp32 runs: of fp32) */
     double mfu_causal;    /* with half the attention of a causal model */

@@ -24,6 +24,7 @@ static tess_status add_data(const tess_cost_report_opts *o, tess__markup *text)
     tess__jw w = tess__markup_json(text, 6);
     tess__jw_begin(&w, NULL, '{');
     tess__jw_real(&w, "capacity", o->capacity);
+    tess__jw_real(&w, "clip", o->clip);
     tess__jw_real(&w, "timeLow", o->time_low);
     tess__jw_real(&w, "timeHigh", o->time_high);
     tess__jw_real(&w, "memoryLow", o->memory_low);
@@ -80,10 +81,11 @@ tess_status tess_cost_report_write(tess_ctx *ctx, const tess_cost_report_opts *o
     for (int i = 0; i < o->n_tiles; i++)
         add_tile(&page, &o->tiles[i]);
     tess__markup_print(&page, "</div>\n");
-    add_figure(
-        &page, "Time", "time",
-        "What the slowest stage does in a step and what it waits for, in ms; 80 % of measured "
-        "steps should lie in the interval.");
+    add_figure(&page, "Time", "time",
+               o->clip ? "What a rank does for a clip and what it waits for, in s; 80 % of "
+                         "measured clips should lie in the interval."
+                       : "What the slowest stage does in a step and what it waits for, in ms; 80 % "
+                         "of measured steps should lie in the interval.");
     add_figure(
         &page, "Memory", "memory",
         "Of one GPU of the stage that needs most, in GiB, with its 80 % interval, and what the "
@@ -92,7 +94,9 @@ tess_status tess_cost_report_write(tess_ctx *ctx, const tess_cost_report_opts *o
         add_figure(&page, "Money", "money", "The cost by what the time is spent on.");
     if (o->n_inputs)
         add_figure(&page, "Sensitivity", "inputs",
-                   "Change of the step in %, each input by itself 10 % less and 10 % more.");
+                   o->clip
+                       ? "Change of the clip in %, each input by itself 10 % less and 10 % more."
+                       : "Change of the step in %, each input by itself 10 % less and 10 % more.");
     tess_status status = add_data(o, &data);
     if (status == TESS_OK)
         status = tess__page_write(&page, &data, tess__asset_cost_js, path);

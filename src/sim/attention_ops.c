@@ -165,19 +165,23 @@ static void context_parallel(tess_sim *sim, double heads, double kv, const doubl
         return;
     const double kv_bytes = e * sim->tokens * kv * (m->head_dim + m->value_dim);
     const double q_bytes = e * sim->tokens * heads * (m->head_dim + m->value_dim);
+    const int exchange = l->cp_kind == TESS_SIM_CP_ULYSSES  ? l->cp
+                         : l->cp_kind == TESS_SIM_CP_HYBRID ? l->cp_heads
+                                                            : 1;
+    const int ring = l->cp / exchange;
     for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
         const double twice = pass == TESS__BACKWARD ? 2.0 : 1.0;
-        if (l->cp_kind == TESS_SIM_CP_ULYSSES) {
+        if (exchange > 1)
             tess__add_comm(sim, "exchange heads", pass, TESS__CP, TESS_ALL_TO_ALL,
-                           kv_bytes + q_bytes, l->cp, l->tp, 1.0);
+                           kv_bytes + q_bytes, exchange, l->tp, 1.0);
+        if (ring == 1)
             continue;
-        }
         /* A ring: while one part is computed the next arrives (backward: with its gradients). */
         tess__op *op = tess__add_comm(sim, "ring of keys", pass, TESS__CP, TESS_SEND_RECEIVE,
-                                      twice * kv_bytes, 2, l->tp, 1.0);
-        const double step = op->seconds, compute = seconds[pass] / l->cp;
-        const double waited = (l->cp - 1) * (fmax(step - compute, 0.0) * share);
-        op->hidden = (l->cp - 1) * step - waited;
+                                      twice * kv_bytes, 2, l->tp * exchange, 1.0);
+        const double step = op->seconds, compute = seconds[pass] / ring;
+        const double waited = (ring - 1) * (fmax(step - compute, 0.0) * share);
+        op->hidden = (ring - 1) * step - waited;
         op->seconds = waited;
     }
 }
@@ -222,6 +226,13 @@ static void latent_projections(tess_sim *sim, double heads, double saved)
     tess__mark_again(sim, up, TESS_SIM_AGAIN_MLA_UP, 1);
 }
 
+/* Whether attention is computed in the pieces of a ring. */
+static int rings(const tess_sim_layout *l)
+{
+    return l->cp > 1 && (l->cp_kind == TESS_SIM_CP_RING ||
+                         (l->cp_kind == TESS_SIM_CP_HYBRID && l->cp_heads < l->cp));
+}
+
 void tess__attention_ops(tess_sim *sim)
 {
     const tess_sim_model *m = &sim->s.model;
@@ -258,7 +269,7 @@ void tess__attention_ops(tess_sim *sim)
         scores_and_values(sim, samples, heads);
     }
     double seconds[2] = {0.0, 0.0};
-    for (int i = first; i < sim->n_ops && l->cp > 1 && l->cp_kind == TESS_SIM_CP_RING; i++)
+    for (int i = first; i < sim->n_ops && rings(l); i++)
         sim->ops[i].seconds *= sim->era[TESS__ERA_CP_SLOW];
     for (int i = first; i < sim->n_ops; i++)
         seconds[sim->ops[i].pass == TESS__BACKWARD] += sim->ops[i].seconds;

@@ -95,6 +95,7 @@ static double quantity_of(tess__measured_kind what, const tess_sim_result *r)
     case TESS__MEASURED_DEVICE_MEMORY: return r->memory.peak / GIB;
     case TESS__MEASURED_STATE: return r->memory.layer_state / GIB;
     case TESS__MEASURED_ACTIVATIONS: return r->memory.layer_activations / GIB;
+    case TESS__MEASURED_CLIP_S: return r->step_s;
     default: return 1e3 * r->step_s;
     }
 }
@@ -120,6 +121,9 @@ static tess_status predict_step(tess_sim *sim, const tess__cases *cases, const t
     if (plain)
         s.system.scalar = TESS_SIM_OFF;
     TESS_TRY(tess_sim_run(sim, cluster, &s, &r));
+    if ((c->what == TESS__MEASURED_CLIP_S) != (r.clips > 0))
+        return tess__fail(TESS_EINVAL, r.clips ? "a row with sampling.steps needs measured.clip_s"
+                                               : "measured.clip_s needs sampling.steps");
     *value = quantity_of(c->what, &r);
     if (cases->events && tess__measured_defs[c->what].quantity == TESS_QUANTITY_STEP) {
         const double closed = r.step_s;

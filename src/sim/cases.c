@@ -34,6 +34,7 @@ const tess__measured_def tess__measured_defs[TESS__MEASURED_COUNT] = {
     [TESS__MEASURED_ACTIVATIONS_PCT] = {"measured.activations_pct", TESS_QUANTITY_MEMORY, "%"},
     [TESS__MEASURED_GEMM_SHARE] = {"measured.gemm_share", TESS_QUANTITY_PRODUCT, "of the peak"},
     [TESS__MEASURED_OVERLAPPED_NS] = {"measured.overlapped_ns", TESS_QUANTITY_OVERLAP, "x"},
+    [TESS__MEASURED_CLIP_S] = {"measured.clip_s", TESS_QUANTITY_CLIP, "s"},
 };
 
 /* ---- lists ----------------------------------------------------------------------------------- */

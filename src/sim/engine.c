@@ -57,6 +57,8 @@ tess_status tess__sim_find_params(tess_sim *sim, const tess_cluster *cluster)
     sim->i_hw = (int)(hardware - p->hardware);
     if (sim->s.system.era[0])
         TESS_TRY(tess__params_era(p, sim->s.system.era, &sim->i_era));
+    else if (sim->s.sampling.steps)
+        sim->i_era = tess__software_sampling(p);
     else
         sim->i_era = tess__software_default(p, sim->i_hw, sim->s.system.date);
     sim->hw = hardware->value;
@@ -83,7 +85,10 @@ static void merge_batches(const tess_sim *sim, tess_scenario *s)
 
 static void derive(tess_sim *sim)
 {
+    int passes, samples;
     merge_batches(sim, &sim->s);
+    tess__sample_passes(sim, &passes, &samples);
+    sim->s.training.micro_batch *= samples;
     const tess_scenario *s = &sim->s;
     sim->tokens = (double)s->training.micro_batch * (double)s->model.seq / s->layout.cp;
     sim->rows = sim->tokens / (s->layout.sequence ? s->layout.tp : 1);
@@ -93,7 +98,9 @@ static void derive(tess_sim *sim)
                                                         : 0.0;
     sim->attention = s->training.attention ? (int)s->training.attention
                                            : (int)(sim->era[TESS__ERA_ATTENTION] + 0.5);
-    sim->batches = s->training.global_batch / ((int64_t)s->layout.dp * s->training.micro_batch);
+    sim->batches = s->sampling.steps ? 1
+                                     : s->training.global_batch /
+                                           ((int64_t)s->layout.dp * s->training.micro_batch);
 }
 
 /* ---- stages and the step --------------------------------------------------------------------- */
@@ -187,17 +194,21 @@ static void finish(tess_sim *sim, tess_sim_result *r)
     const tess_scenario *s = &sim->s;
     const double slow = sim->slow = tess__job_slowness(sim);
     const double plain = r->compute_s + r->tp_s + r->cp_s + r->ep_s + r->pp_s + r->dp_s +
-                         r->bubble_s + r->optimiser_s + r->host_s;
+                         r->bubble_s + r->optimiser_s + r->host_s + r->decode_s + r->encode_s;
     r->scalar = sim->scalar;
     r->step_s = plain * slow;
     r->other_s = r->step_s - plain;
     const int part = s->model.experts && !s->model.dense_layers ? TESS__LATER : TESS__LAYER;
+    int passes, samples;
     const double *pass = sim->parts[part].pass;
     r->layer_forward_s = pass[TESS__FORWARD];
     r->layer_backward_s = pass[TESS__BACKWARD] + pass[TESS__WEIGHT] + pass[TESS__AGAIN];
     r->micro_batches = sim->batches;
-    r->tokens_per_s = (double)s->training.global_batch * (double)s->model.seq / r->step_s;
+    r->tokens_per_s =
+        (double)(r->clips ? r->clips : s->training.global_batch) * (double)s->model.seq / r->step_s;
     r->scenario = *s;
+    tess__sample_passes(sim, &passes, &samples);
+    r->scenario.training.micro_batch /= samples;
     r->gpu_hours = s->layout.gpus * r->step_s / 3600.0;
     tess__count_flop(sim, r);
     tess__memory_of(sim, &r->memory);
@@ -242,6 +253,12 @@ static double mean_input(const tess_sim *sim)
 static void time_step(tess_sim *sim, tess_sim_result *result)
 {
     tess_sim_result r = {0};
+    if (sim->s.sampling.steps) {
+        tess__sample_time(sim, &r);
+        finish(sim, &r);
+        *result = r;
+        return;
+    }
     const tess_sim_layout *l = &sim->s.layout;
     int slowest;
     const double hop = sim->hop = hop_seconds(sim);

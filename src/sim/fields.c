@@ -11,7 +11,8 @@
 #include <string.h>
 
 static const char *const kinds[] = {"decoder", "dit", NULL};
-static const char *const cp_kinds[] = {"ring", "ulysses", "plan", NULL};
+static const char *const cp_kinds[] = {"ring", "ulysses", "plan", "hybrid", NULL};
+static const char *const guidances[] = {"default", "none", "twice", "batched", "parallel", NULL};
 static const char *const schedules[] = {
     "default",      "1f1b",           "interleaved", "zero-bubble", "gpipe",
     "gpipe-looped", "interleaved-zb", "zb-v",        "file",        NULL};
@@ -84,6 +85,10 @@ const tess__field tess__fields[] = {
     INT(model, double_layers, 0, 100000, "first layers with two streams, clip and prompt (MMDiT)"),
     INT(model, modulation, 0, 1000000, "width of what a layer makes its shifts of; 0: none"),
     INT(model, latent, 0, 65536, "channels of the latent; 0: 16"),
+    FLAG(model, guided, "guidance is an input: one pass a denoising step"),
+    FLAG(model, time_tokens, "the timestep is embedded for each token"),
+    REAL(model, vae_mflop, 0, 100000, "MFLOP to decode a pixel of a frame; 0: not known"),
+    REAL(model, text_billion, 0, 10000, "10^9 parameters of the text encoder; 0: not known"),
 
     INT(layout, gpus, 0, 10000000, "in all; 0: tp cp pp dp"),
     INT(layout, tp, 0, 65536, "tensor parallelism"),
@@ -94,6 +99,7 @@ const tess__field tess__fields[] = {
     TEXT(layout, schedule_file, "of schedule file: a CSV as PyTorch's pipelining dumps it"),
     INT(layout, cp, 0, 65536, "context parallelism"),
     WORD(layout, cp_kind, cp_kinds, "how context parallelism exchanges"),
+    INT(layout, cp_heads, 0, 65536, "of hybrid: ranks that exchange heads, the others a ring"),
     INT(layout, ep, 0, 65536, "expert parallelism"),
     INT(layout, etp, 0, 65536, "tensor parallelism of experts; 0: tp"),
     INT(layout, dp, 0, 10000000, "data parallelism; 0: gpus / (tp cp pp)"),
@@ -125,6 +131,12 @@ const tess__field tess__fields[] = {
     TEXT(system, date, "month of the job, 2024-06, where no software is named"),
     TEXT(system, system, "whose scalar is used"),
     SWITCH(system, scalar, "the scalar"),
+
+    INT(sampling, steps, 0, 100000, "denoising steps of a clip; 0: training"),
+    WORD(sampling, guidance, guidances, "passes of a denoising step"),
+    SWITCH(sampling, decode, "the autoencoder's decoder"),
+    SWITCH(sampling, encode, "the text encoder"),
+    INT(sampling, decode_ranks, 0, 65536, "that share the decoding of a clip; 0: 1"),
 };
 const int tess__n_fields = (int)(sizeof tess__fields / sizeof tess__fields[0]);
 

@@ -94,13 +94,17 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
     const double layers = 2.0 * (plain * dense.active + with * moe.active);
     const double attention = (plain + with) * pairs;
     const double cross = m->cross ? (plain + with) * 4.0 * m->head_dim * m->heads * m->text : 0.0;
-    const double tokens = (double)t->global_batch * s;
+    const double clips = (double)r->clips;
+    const double tokens = (r->clips ? clips : (double)t->global_batch) * s;
     r->parameters = plain * dense.weights + with * moe.weights +
                     (double)m->vocab * h * (m->tied ? 1.0 : 2.0) +
                     (m->learned_positions ? s * h : 0.0) + (plain + with) * 4.0 * h;
     const double forward = layers + attention + cross + 2.0 * head;
+    const double runs = sim->s.sampling.guidance > TESS_SIM_GUIDANCE_NONE ? 2.0 : 1.0;
     /* Frozen weights have no gradients: a third of their products is not run. */
-    r->model_flop = (3.0 * forward - (t->lora ? layers + 2.0 * head : 0.0)) * tokens;
+    r->model_flop = (r->clips ? runs * sim->s.sampling.steps * forward
+                              : 3.0 * forward - (t->lora ? layers + 2.0 * head : 0.0)) *
+                    tokens;
     double share = 1.0;
     if (t->recompute_layers) {
         const double each = (double)m->layers / sim->s.layout.pp;

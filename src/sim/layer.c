@@ -192,6 +192,17 @@ static void cross_attention(tess_sim *sim)
     residual(sim);
 }
 
+/* Kernels of eager code that read and write more than once what the operations above count once:
+ * casts to fp32, scale and shift apart, rotation in fp64. */
+static void eager(tess_sim *sim)
+{
+    const double bytes = sim->era[TESS__ERA_DIT_BYTES] * sim->rows * sim->s.model.hidden;
+    if (sim->s.model.kind != TESS_SIM_DIT || bytes == 0.0)
+        return;
+    tess__add_memory(sim, "eager elementwise", TESS__FORWARD, bytes);
+    tess__add_memory(sim, "eager elementwise", TESS__BACKWARD, 2.0 * bytes);
+}
+
 void tess__layer_ops(tess_sim *sim, int which)
 {
     const tess_sim_model *m = &sim->s.model;
@@ -230,5 +241,6 @@ void tess__layer_ops(tess_sim *sim, int which)
         sim, first,
         m->experts && which == TESS__LATER ? TESS_SIM_AGAIN_EXPERTS : TESS_SIM_AGAIN_MLP, 1);
     residual(sim);
+    eager(sim);
     tess__add_weights(sim, 4.0 * m->hidden); /* scales and shifts, held by every rank */
 }

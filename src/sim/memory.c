@@ -107,7 +107,8 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     if (gradient > sim->element && sim->era[TESS__ERA_GRAD_COPY] > 0.5)
         gradient += sim->element;
     /* In fp32 the weights are the master weights; what passes use is gathered from them. */
-    const int whole = !fp32 && sim->era[TESS__ERA_STATE_FP32] > 0.5 && zero > 0;
+    const int whole =
+        !fp32 && !sim->s.sampling.steps && sim->era[TESS__ERA_STATE_FP32] > 0.5 && zero > 0;
     const double each[] = {whole && zero == 3 ? 4.0
                            : fp32             ? 4.0
                                               : 2.0,
@@ -161,7 +162,7 @@ static double in_flight_weights(const tess_sim *sim, int stage)
         if (here)
             most = fmax(most, parts[part].weights * copies * sim->element);
     }
-    return most + parts[TESS__LAYER].trained * 4.0;
+    return most + (sim->s.sampling.steps ? 0.0 : parts[TESS__LAYER].trained * 4.0);
 }
 
 void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
@@ -184,6 +185,8 @@ void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
         m->buffers += flight * sim->era[TESS__ERA_PP_BUFFERS] * sim->element * sim->rows *
                       sim->s.model.hidden;
     m->buffers += in_flight_weights(sim, stage);
+    if (sim->s.sampling.steps) /* nothing is kept for a pass backward, and nothing is updated */
+        m->gradients = m->optimiser = m->activations = m->layer_activations = 0.0;
     m->allocated =
         m->weights + m->gradients + m->optimiser + m->activations + m->working + m->buffers;
 }

@@ -39,6 +39,7 @@ const tess__param_def tess__hw_defs[TESS__HW_COUNT] = {
     [TESS__HW_POWER_LIMIT] = {"power_limit", "W", 0, 1e4, 0},
     [TESS__HW_POWER_IDLE] = {"power_idle", "of power_watts", 0, 0.9, 0.15},
     [TESS__HW_POWER_EXPONENT] = {"power_exponent", "", 1, 4, 2},
+    [TESS__HW_VAE_TFLOPS] = {"vae_tflops", "TFLOP/s", 0.1, 1e5, 40},
 };
 
 const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
@@ -89,6 +90,7 @@ const tess__param_def tess__era_defs[TESS__ERA_COUNT] = {
     [TESS__ERA_ACCUM_BYTES] = {"accum_bytes", "bytes of a parameter", 0, 100, 0},
     [TESS__ERA_PP_BALANCE] = {"pp_balance", "0 or 1", 0, 1, 0},
     [TESS__ERA_PP_ROUNDS] = {"pp_rounds", "of a stage", 0, 1000, 0},
+    [TESS__ERA_DIT_BYTES] = {"dit_bytes", "bytes of a token's channel", 0, 10000, 0},
 };
 
 _Static_assert((int)TESS__HW_COUNT <= TESS__VALUES_MAX, "a set holds every hardware parameter");

@@ -5,7 +5,7 @@
  *    "hardware": {name: {"about", "like", "gpus": [beginnings of names], "memory_gib",
  *                        "values": values, "overlap": overlap_read.c}, ...},
  *    "software": {name: {"about", "framework", "version", "launch", "from", "match": [patterns],
- *                        "default": [hardware], "measured": [sources], "like",
+ *                        "default": [hardware], "sampling": true, "measured": [sources], "like",
  *                        "values": values}, ...},
  *    "scalars": [{"system", "era", "value", "origin"}, ...], "interval": interval_read.c}
  *
@@ -109,6 +109,7 @@ static tess_status read_software(const reader *r, const tess__json_node *entry,
     if (tess__json_optional(entry, "measured").value)
         TESS_TRY(tess__json_array(tess__json_optional(entry, "measured"), 0, SETS_MAX, &list, &n));
     set->n_measured = (int)n;
+    TESS_TRY(tess__json_bool(tess__json_optional(entry, "sampling"), &set->samples));
     n = 0;
     for (int i = 0; i < p->n_hardware; i++)
         hardware[i] = p->hardware[i].name;
@@ -126,8 +127,9 @@ static tess_status read_set(const reader *r, tess__json_node node, const tess__p
                             int n, int hardware, tess__param_set *set)
 {
     static const char *const kinds[] = {"about", "like", "values", "gpus", "memory_gib", "overlap"};
-    static const char *const profiles[] = {"about",  "like", "values", "framework", "version",
-                                           "launch", "from", "match",  "default",   "measured"};
+    static const char *const profiles[] = {"about",   "like",     "values",  "framework",
+                                           "version", "launch",   "from",    "match",
+                                           "default", "measured", "sampling"};
     tess__json_node entry;
     *set = (tess__param_set){.about = "", .framework = "", .version = "", .launch = "", .from = ""};
     TESS_TRY(tess__json_object(node, hardware ? kinds : profiles,

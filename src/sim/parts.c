@@ -158,4 +158,6 @@ void tess__build_parts(tess_sim *sim)
     tess__head_ops(sim);
     tess__fsdp_ops(sim, TESS__HEAD);
     sum_part(sim, TESS__HEAD);
+    if (sim->s.sampling.steps)
+        tess__sample_forward_only(sim);
 }

@@ -40,7 +40,9 @@ static tess_status check_ranges(const tess_scenario *s)
     } rules[] = {{"model.imbalance", m->imbalance, 1, 65536},
                  {"model.sparse_forward", m->sparse_forward, 0.001, 10},
                  {"model.sparse_backward", m->sparse_backward, 0.001, 10},
-                 {"model.capacity", m->capacity, 1, 65536}};
+                 {"model.capacity", m->capacity, 1, 65536},
+                 {"model.vae_mflop", m->vae_mflop, 1e-3, 1e5},
+                 {"model.text_billion", m->text_billion, 1e-6, 1e4}};
     TESS_TRY(tess__check_number("scenario", "model.density", m->density, 0, 1));
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         TESS_TRY(tess__check_number_or_0("scenario", rules[i].name, rules[i].value, rules[i].low,
@@ -185,6 +187,22 @@ static int64_t shard_ranks(const tess_sim_layout *l)
     return (int64_t)l->tp * l->cp * l->dp / l->replicas;
 }
 
+static tess_status check_hybrid(const tess_sim_model *m, const tess_sim_layout *l)
+{
+    if (l->cp_kind != TESS_SIM_CP_HYBRID)
+        return l->cp_heads ? tess__fail(TESS_EINVAL,
+                                        "scenario: layout.cp_heads is %d, but layout.cp_kind is "
+                                        "not hybrid",
+                                        l->cp_heads)
+                           : TESS_OK;
+    if (!l->cp_heads || l->cp % l->cp_heads)
+        return fail_rule("layout.cp_heads", l->cp_heads, "divide layout.cp,", l->cp);
+    if ((m->heads / l->tp) % l->cp_heads)
+        return fail_rule("layout.cp_heads", l->cp_heads,
+                         "divide the heads of a tensor-parallel rank,", m->heads / l->tp);
+    return TESS_OK;
+}
+
 static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
 {
     int *const degrees[] = {&l->tp, &l->pp, &l->vpp, &l->cp, &l->ep};
@@ -214,6 +232,7 @@ static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
     if (l->cp_kind == TESS_SIM_CP_ULYSSES && (m->heads / l->tp) % l->cp)
         return fail_rule("layout.cp", l->cp, "divide the heads of a tensor-parallel rank,",
                          m->heads / l->tp);
+    TESS_TRY(check_hybrid(m, l));
     if (l->ep > 1 && !m->experts)
         return fail_rule("layout.ep", l->ep, "be 1: model.experts is", 0);
     if (m->experts && m->experts % l->ep)
@@ -256,6 +275,42 @@ static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
     return TESS_OK;
 }
 
+/* One pass of all layers on each rank, and clips that all begin together. */
+static tess_status fill_sampling(const tess_scenario *s, tess_sim_sampling *p)
+{
+    const tess_sim_layout *l = &s->layout;
+    if (!p->steps)
+        return TESS_OK;
+    if (s->model.kind != TESS_SIM_DIT)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: sampling.steps is %d, which needs a DiT "
+                          "(model.kind)",
+                          p->steps);
+    if (l->pp != 1)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: layout.pp is %d, must be 1 where clips are sampled", l->pp);
+    if (s->training.global_batch != (int64_t)l->dp * s->training.micro_batch)
+        return fail_rule("training.global_batch", s->training.global_batch,
+                         "be dp times micro_batch where clips are sampled,",
+                         (int64_t)l->dp * s->training.micro_batch);
+    if (p->guidance == TESS_SIM_GUIDANCE_DEFAULT)
+        p->guidance = s->model.guided ? TESS_SIM_GUIDANCE_NONE : TESS_SIM_GUIDANCE_TWICE;
+    if (p->guidance == TESS_SIM_GUIDANCE_PARALLEL && l->dp % 2)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: layout.dp is %d, must be even: sampling.guidance is parallel",
+                          l->dp);
+    if (p->decode == TESS_SIM_ON && s->model.vae_mflop == 0.0)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: sampling.decode is on, but model.vae_mflop is missing");
+    if (p->encode == TESS_SIM_ON && s->model.text_billion == 0.0)
+        return tess__fail(TESS_EINVAL,
+                          "scenario: sampling.encode is on, but model.text_billion is missing");
+    set_default(&p->decode_ranks, 1);
+    if (l->gpus % p->decode_ranks)
+        return fail_rule("sampling.decode_ranks", p->decode_ranks, "divide layout.gpus,", l->gpus);
+    return TESS_OK;
+}
+
 tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *full)
 {
     TESS_REQUIRE(scenario, full);
@@ -264,6 +319,7 @@ tess_status tess_scenario_fill(const tess_scenario *scenario, tess_scenario *ful
     TESS_TRY(fill_model(&s.model));
     TESS_TRY(fill_layout(&s.model, &s.layout));
     TESS_TRY(fill_training(&s.layout, &s.training));
+    TESS_TRY(fill_sampling(&s, &s.sampling));
     *full = s;
     return TESS_OK;
 }

@@ -19,8 +19,8 @@
 
 enum { NAMES_MAX = 128, PATH_BYTES = 4096 };
 
-static const char *const groups[] = {"model", "layout", "training", "system"};
-enum { GROUPS = 4 };
+static const char *const groups[] = {"model", "layout", "training", "system", "sampling"};
+enum { GROUPS = 5 };
 
 /* ---- one setting ----------------------------------------------------------------------------- */
 
@@ -141,12 +141,12 @@ static tess_status read_group(tess_ctx *ctx, tess__json_node node, int group, co
 static tess_status read_scenario(tess_ctx *ctx, const tess__json *doc, tess_scenario *scenario)
 {
     static const char *const members[] = {"schema", "about",    "source", "model",
-                                          "layout", "training", "system"};
+                                          "layout", "training", "system", "sampling"};
     const tess__json_node top = tess__json_root(doc);
     tess__json_node root;
     int schema;
     const char *about = NULL;
-    TESS_TRY(tess__json_object(top, members, 7, &root));
+    TESS_TRY(tess__json_object(top, members, 8, &root));
     TESS_TRY(tess__json_int(tess__json_member(&root, "schema"), 1, 1, &schema));
     TESS_TRY(tess__json_string(tess__json_optional(&root, "about"), &about));
     for (int i = 0; i < GROUPS; i++) {

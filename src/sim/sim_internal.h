@@ -45,6 +45,7 @@ enum {
     TESS__HW_POWER_LIMIT,    /* of a board whose cluster file states none; 0: power_watts */
     TESS__HW_POWER_IDLE,     /* share of power_watts that does not depend on the clock */
     TESS__HW_POWER_EXPONENT, /* of the clock, in the rest of the power */
+    TESS__HW_VAE_TFLOPS,     /* of the convolutions of a video autoencoder */
     TESS__HW_COUNT
 };
 
@@ -97,6 +98,7 @@ enum {
     TESS__ERA_ACCUM_BYTES,  /* traffic to add up a gradient, of a parameter and micro-batch */
     TESS__ERA_PP_BALANCE,   /* 1: layers are split by cost, the LM head counted */
     TESS__ERA_PP_ROUNDS, /* micro-batches of a pipeline for each stage; 0: as the scenario says */
+    TESS__ERA_DIT_BYTES, /* what eager elementwise kernels of a DiT's layer move besides */
     TESS__ERA_COUNT
 };
 
@@ -120,6 +122,7 @@ typedef struct {
     int n_match;
     int n_measured;                    /* sources whose runs its values were fitted on */
     uint64_t defaults;                 /* bits of the hardware whose default it is */
+    int samples;                       /* 1: of sampling, not of training */
     const char *gpus[TESS__GPU_NAMES]; /* beginnings of names of GPUs; hardware only */
     int n_gpus;
     double memory_gib; /* of these GPUs; 0: any */
@@ -166,6 +169,7 @@ tess_status tess__params_era(const tess_sim_params *params, const char *name, in
 
 /* software.c: the profile of a job that names none, by its hardware and date ("2024-06", or ""). */
 int tess__software_default(const tess_sim_params *params, int hardware, const char *date);
+int tess__software_sampling(const tess_sim_params *params); /* where clips are sampled */
 /* The profile whose pattern fits a text that says where a run comes from; -1: none. */
 int tess__software_of(const tess_sim_params *params, const char *text);
 /* Of (system, era), or 1. */
@@ -173,7 +177,16 @@ double tess__params_scalar(const tess_sim_params *params, const char *system, in
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-enum { TESS__GEMM, TESS__FLASH, TESS__MEMORY, TESS__COMM, TESS__HOST, TESS__OP_KINDS };
+enum {
+    TESS__GEMM,
+    TESS__FLASH,
+    TESS__MEMORY,
+    TESS__COMM,
+    TESS__HOST,
+    TESS__DECODE,
+    TESS__ENCODE,
+    TESS__OP_KINDS
+};
 enum { TESS__FORWARD, TESS__BACKWARD, TESS__WEIGHT, TESS__AGAIN, TESS__STEP, TESS__PASSES };
 /* LATER: layers of the second kind, with experts, or of one stream after those of two. */
 enum { TESS__LAYER, TESS__LATER, TESS__EMBED, TESS__HEAD, TESS__WHOLE, TESS__PARTS };
@@ -389,6 +402,14 @@ void tess__fsdp_ops(tess_sim *sim, int part);            /* gathers and scatters
 int tess__overlaps_dp(const tess_sim *sim, int forward); /* gathers of weights; else gradients */
 double tess__gradient_seconds(tess_sim *sim, int stage);
 double tess__optimiser_seconds(tess_sim *sim, int stage);
+
+/* ---- clip_time.c: clips instead of steps ----------------------------------------------------- */
+
+/* The time of a clip, from the operations of a forward pass. */
+void tess__sample_time(tess_sim *sim, tess_sim_result *result);
+void tess__sample_passes(const tess_sim *sim, int *passes, int *samples); /* of a denoising step */
+void tess__sample_forward_only(tess_sim *sim); /* takes all other operations out */
+int64_t tess__sample_clips(const tess_sim *sim);
 
 /* ---- flop.c ---------------------------------------------------------------------------------- */
 

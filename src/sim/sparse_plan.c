@@ -70,7 +70,7 @@ static tess_status make_plan(tess_ctx *ctx, const tess_cluster *cluster, const d
     tess_plan_opts opts = TESS_PLAN_OPTS_INIT;
     opts.ranks = cp;
     opts.strategy = (tess_strategy){.method = method, .ulysses = whole ? cp : 0};
-    opts.pass = TESS_PLAN_TRAIN;
+    opts.pass = full->sampling.steps ? TESS_PLAN_FORWARD : TESS_PLAN_TRAIN;
     opts.head_dim = full->model.head_dim;
     tess_status status =
         tess_work_from_density(ctx, density, v->layers, v->heads, full->model.seq, BLOCK, &work);

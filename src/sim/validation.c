@@ -19,8 +19,8 @@ struct tess_validation {
 
 const char *tess_quantity_name(tess_quantity quantity)
 {
-    static const char *const names[TESS_QUANTITIES] = {"step",   "layer",   "collective",
-                                                       "memory", "product", "overlap"};
+    static const char *const names[TESS_QUANTITIES] = {"step",    "layer",   "collective", "memory",
+                                                       "product", "overlap", "clip"};
     return (int)quantity >= 0 && quantity < TESS_QUANTITIES ? names[quantity] : NULL;
 }
 

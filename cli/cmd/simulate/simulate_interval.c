@@ -75,8 +75,10 @@ void simulate_interval_json(const simulate_job *j)
     out_set(c, widest, "step", widest_json(c, i->step, i->n_step));
     out_set(c, widest, "memory", widest_json(c, i->memory, i->n_memory));
     out_set(c, c->json, "interval_pct", json_integer(TESS_INTERVAL_PCT));
-    out_set(c, c->json, "step_ms_low", out_number(1e3 * i->step_low_s));
-    out_set(c, c->json, "step_ms_high", out_number(1e3 * i->step_high_s));
+    if (!j->r.clips) {
+        out_set(c, c->json, "step_ms_low", out_number(1e3 * i->step_low_s));
+        out_set(c, c->json, "step_ms_high", out_number(1e3 * i->step_high_s));
+    }
     out_set(c, c->json, "memory_gib_low", out_number(i->peak_low / SIMULATE_GIB));
     out_set(c, c->json, "memory_gib_high", out_number(i->peak_high / SIMULATE_GIB));
     out_set(c, c->json, "widest", widest);

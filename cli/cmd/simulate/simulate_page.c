@@ -155,38 +155,45 @@ static tess_status vary(simulate_job *j, levers *all)
 
 static tess_status write_page(simulate_job *j, const levers *all)
 {
-    simulate_part parts[SIMULATE_PARTS];
+    simulate_part parts[SIMULATE_CLIP_PARTS];
     simulate_room rooms[SIMULATE_ROOMS];
-    tess_cost_part time[SIMULATE_PARTS], money[SIMULATE_PARTS], memory[SIMULATE_ROOMS];
+    tess_cost_part time[SIMULATE_CLIP_PARTS], money[SIMULATE_CLIP_PARTS], memory[SIMULATE_ROOMS];
     tess_cost_input inputs[SHOWN];
     const tess_sim_result *r = &j->r;
     const tess_sim_layout *l = &r->scenario.layout;
     const int priced = !isnan(j->given->price), whole = !isnan(j->steps);
     const double steps = whole ? j->steps : 1, cost = priced ? j->given->price : 0;
+    const double unit = r->clips ? 1 : 1e3;
     static const char *const fits[] = {"does not fit", "fits", "may fit"};
     const tess_interval *i80 = &j->interval;
     char title[128], subtitle[256];
     int n = 0;
-    simulate_parts(r, parts);
+    const int n_parts = simulate_parts(r, parts);
+    const double hours = r->clips ? simulate_sample_hours(r) : r->gpu_hours;
     simulate_rooms(&r->memory, rooms);
-    for (int i = 0; i < SIMULATE_PARTS; i++) {
-        time[i] = (tess_cost_part){parts[i].name, 1e3 * parts[i].seconds};
-        money[i] = (tess_cost_part){parts[i].name,
-                                    parts[i].seconds / r->step_s * r->gpu_hours * steps * cost};
+    for (int i = 0; i < n_parts; i++) {
+        time[i] = (tess_cost_part){parts[i].name, unit * parts[i].seconds};
+        money[i] =
+            (tess_cost_part){parts[i].name, parts[i].seconds / r->step_s * hours * steps * cost};
     }
     for (int i = 0; i < SIMULATE_ROOMS; i++)
         memory[i] = (tess_cost_part){rooms[i].name, rooms[i].bytes / SIMULATE_GIB};
     for (; n < SHOWN && n < all->n; n++)
         inputs[n] = (tess_cost_input){all->items[n].name, all->items[n].less, all->items[n].more};
+    const char *const one = r->clips ? "clip" : "step";
+    char names[3][32];
+    snprintf(names[0], sizeof names[0], "%s, %s", one, r->clips ? "s" : "ms");
+    snprintf(names[1], sizeof names[1], "GPU-hours of a %s", one);
+    snprintf(names[2], sizeof names[2], "cost of a %s", one);
     const tess_cost_part tiles[] = {
-        {"step, ms", 1e3 * r->step_s},
-        {"tokens/s", r->tokens_per_s},
+        {names[0], unit * r->step_s},
+        {r->clips ? "clips an hour" : "tokens/s",
+         r->clips ? (double)r->clips * 3600 / r->step_s : r->tokens_per_s},
         {"MFU, %", 100 * r->mfu},
         {"GiB of a GPU", r->memory.peak / SIMULATE_GIB},
-        {whole ? "hours of the run" : "GPU-hours of a step",
-         whole ? steps * r->step_s / 3600 : r->gpu_hours},
-        {whole ? "cost of the run" : "cost of a step", steps * r->gpu_hours * cost}};
-    snprintf(title, sizeof title, "Cost of a step: %.80s", j->given->scenario);
+        {whole ? "hours of the run" : names[1], whole ? steps * r->step_s / 3600 : hours},
+        {whole ? "cost of the run" : names[2], steps * hours * cost}};
+    snprintf(title, sizeof title, "Cost of a %s: %.80s", one, j->given->scenario);
     snprintf(subtitle, sizeof subtitle, "%d GPUs of %.64s: tp %d, pp %d, cp %d, ep %d, dp %d; %s",
              l->gpus, r->scenario.system.cluster, l->tp, l->pp, l->cp, l->ep, l->dp,
              fits[j->interval.fits]);
@@ -199,16 +206,17 @@ static tess_status write_page(simulate_job *j, const levers *all)
                                  .tiles = tiles,
                                  .n_tiles = priced ? 6 : 5,
                                  .time = time,
-                                 .n_time = SIMULATE_PARTS,
-                                 .time_low = i80->known ? 1e3 * i80->step_low_s : 0,
-                                 .time_high = i80->known ? 1e3 * i80->step_high_s : 0,
+                                 .n_time = n_parts,
+                                 .time_low = i80->known ? unit * i80->step_low_s : 0,
+                                 .time_high = i80->known ? unit * i80->step_high_s : 0,
+                                 .clip = r->clips > 0,
                                  .memory_low = i80->known ? i80->peak_low / SIMULATE_GIB : 0,
                                  .memory_high = i80->known ? i80->peak_high / SIMULATE_GIB : 0,
                                  .memory = memory,
                                  .n_memory = SIMULATE_ROOMS,
                                  .capacity = r->memory.capacity / SIMULATE_GIB,
                                  .money = money,
-                                 .n_money = priced ? SIMULATE_PARTS : 0,
+                                 .n_money = priced ? n_parts : 0,
                                  .inputs = inputs,
                                  .n_inputs = n},
         j->given->html);

@@ -29,6 +29,7 @@ typedef struct {
     const char *command;          /* that makes the page; NULL: not said */
     const tess_cost_part *tiles;  /* numbers that matter */
     int n_tiles;
+    int clip;                   /* 1: of a sampled clip, in seconds, instead of a step */
     const tess_cost_part *time; /* ms of a step */
     int n_time;
     double time_low, time_high;   /* 80 % of what is measured lies between; both 0: not known */

@@ -26,6 +26,7 @@ typedef enum {
     TESS_QUANTITY_MEMORY,     /* GiB, or % of a baseline */
     TESS_QUANTITY_PRODUCT,    /* fraction of the peak that a product reaches */
     TESS_QUANTITY_OVERLAP,    /* time of a kernel beside communication over its time alone */
+    TESS_QUANTITY_CLIP,       /* s of a sampled clip */
     TESS_QUANTITIES
 } tess_quantity;
 

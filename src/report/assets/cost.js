@@ -37,7 +37,7 @@ function partRows(id, label, parts, unit, range, mark) {
 function inputRows() {
   const figure = document.getElementById("inputs");
   if (!figure) return;
-  const row = 30, list = data.inputs, svg = canvas(figure, row * list.length + 30, "change of the step with each input");
+  const row = 30, list = data.inputs, svg = canvas(figure, row * list.length + 30, `change of the ${data.clip ? "clip" : "step"} with each input`);
   const left = Math.min(230, svg.wide * 0.42), right = svg.wide - 12;
   const most = Math.max(...list.map((p) => Math.max(Math.abs(p[1]), Math.abs(p[2]))), 0.1);
   const px = (v) => (left + right) / 2 + (v / most) * ((right - left) / 2 - 4);
@@ -57,7 +57,7 @@ function inputRows() {
 }
 
 start(() => {
-  partRows("time", "time of a step by part", data.time, "ms", data.timeHigh > 0 && [data.timeLow, data.timeHigh]);
+  partRows("time", `time of a ${data.clip ? "clip" : "step"} by part`, data.time, data.clip ? "s" : "ms", data.timeHigh > 0 && [data.timeLow, data.timeHigh]);
   partRows("memory", "memory of a GPU by part", data.memory, "GiB", data.memoryHigh > 0 && [data.memoryLow, data.memoryHigh], data.capacity);
   partRows("money", "cost by part", data.money, "");
   inputRows();

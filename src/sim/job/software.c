@@ -2,7 +2,8 @@
 /* software.c - which software profile is meant where a scenario names none.
  *
  * Profiles list the hardware whose default they are and the month they begin with: of those of the
- * hardware the newest that is not after the job's date, or the newest of all. A table's row says in
+ * hardware the newest that is not after the job's date, or the newest of all. Where clips are
+ * sampled it is the first profile of sampling, whatever the hardware. A table's row says in
  * words where it comes from; the longest pattern of all profiles that fits these words decides.
  */
 #include "sim/sim_internal.h"
@@ -25,6 +26,14 @@ int tess__software_default(const tess_sim_params *params, int hardware, const ch
             best = i;
     }
     return best >= 0 ? best : oldest >= 0 ? oldest : params->default_era;
+}
+
+int tess__software_sampling(const tess_sim_params *params)
+{
+    for (int i = 0; i < params->n_eras; i++)
+        if (params->eras[i].samples)
+            return i;
+    return params->default_era;
 }
 
 int tess__software_of(const tess_sim_params *params, const char *text)

@@ -57,4 +57,46 @@ typedef struct {
     int *rows;
 } tess_gpu_expand_args;
 
+/* What becomes of the rows of dk and dv in the backward kernel. */
+enum { TESS_GPU_ORDERED, TESS_GPU_ATOMIC, TESS_GPU_QUERIES };
+
+/* Gradients are float. */
+typedef struct {
+    tess_gpu_lists lists;
+    tess_gpu_rows q, k, v, o, dout, dq, dk, dv;
+    const float *lse, *dlse; /* (batch, heads, tokens_q); dlse may be NULL */
+    /* ORDERED: rows of the workspace, D floats each. Row r of entry e, of a block's tile t, is row
+     * ((e - entry0) tiles + t) << shift | r. */
+    float *row_dk, *row_dv;
+    long long entry0;
+    int list0; /* the first list of this launch */
+    int tiles, mode;
+    float scale;
+} tess_gpu_backward_args;
+
+typedef struct {
+    tess_gpu_lists lists;
+    tess_gpu_rows dk, dv;
+    const int *first, *group, *place; /* lists by key */
+    const float *row_dk, *row_dv;
+    long long entry0, entry1; /* of the rows that are there */
+    int tiles, rows;          /* blocks for each group in the workspace; queries of a block */
+    int begin;                /* 1: the first round */
+} tess_gpu_sum_args;
+
+typedef struct {
+    tess_gpu_rows o, dout;
+    const float *dlse;
+    float *delta; /* (batch, heads, tokens_q) */
+    int heads, tokens_q;
+} tess_gpu_delta_args;
+
+typedef struct {
+    tess_gpu_lists lists;
+    tess_gpu_rows q, k, v, dout, dk, dv;
+    const float *lse, *delta;
+    const int *first, *group;
+    float scale;
+} tess_gpu_keys_args;
+
 #endif

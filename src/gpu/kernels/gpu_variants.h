@@ -7,17 +7,23 @@
  */
 #define D 64
 #define TYPE bf16
+#include "gpu_backward_groups.h"
 #include "gpu_forward_groups.h"
 #undef TYPE
 #define TYPE fp16
+#include "gpu_backward_groups.h"
 #include "gpu_forward_groups.h"
+#include "gpu_rows.h"
 #undef D
 #define D 128
+#include "gpu_backward_groups.h"
 #include "gpu_forward_groups.h"
 #undef TYPE
 #define TYPE bf16
+#include "gpu_backward_groups.h"
 #include "gpu_forward_groups.h"
 #undef TYPE
+#include "gpu_rows.h"
 #undef D
 #define RANK 16
 #define PARTS 1

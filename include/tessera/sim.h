@@ -36,6 +36,7 @@ typedef enum {
     TESS_SIM_GPIPE_LOOPED,
     TESS_SIM_INTERLEAVED_ZB,
     TESS_SIM_ZB_V,
+    TESS_SIM_DUALPIPE,     /* half of the micro-batches from each end: a rank has two stages */
     TESS_SIM_SCHEDULE_FILE /* layout.schedule_file; tess_sim_use_schedule gives its content */
 } tess_sim_schedule;
 typedef enum {
@@ -149,6 +150,8 @@ typedef struct {
     int cp_heads; /* of a hybrid: ranks that exchange heads; the others are a ring */
     int ep;
     int etp;      /* tensor parallelism of experts; 0: tp */
+    int ep_nodes; /* nodes that hold a token's experts at most, to each of which it travels once and
+                     is copied there (DeepEP); 0: a copy for each expert */
     int dp;       /* 0: gpus / (tp cp pp) */
     int zero;     /* 0; 1: optimiser, 2: and gradients, 3: and weights are split over dp (FSDP) */
     int replicas; /* groups of dp ranks that split all of it each and hold copies of each other

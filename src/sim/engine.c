@@ -105,8 +105,7 @@ static void derive(tess_sim *sim)
 
 /* ---- stages and the step --------------------------------------------------------------------- */
 
-/* How often a stage runs each part for a micro-batch. */
-static void counts_of(const tess_sim *sim, int stage, double counts[TESS__PARTS])
+static void counts_of_one(const tess_sim *sim, int stage, double counts[TESS__PARTS])
 {
     const int last = stage == tess__head_stage(sim), more = sim->s.model.predict_layers;
     counts[TESS__LAYER] = sim->layers[stage] + (last && !sim->s.model.experts ? more : 0);
@@ -114,6 +113,16 @@ static void counts_of(const tess_sim *sim, int stage, double counts[TESS__PARTS]
     counts[TESS__EMBED] = stage == 0;
     counts[TESS__HEAD] = last ? 1 + more : 0;
     counts[TESS__WHOLE] = 0;
+}
+
+/* How often a rank runs each part for a micro-batch: the mean of its two stages, if it has two. */
+static void counts_of(const tess_sim *sim, int stage, double counts[TESS__PARTS])
+{
+    double other[TESS__PARTS];
+    counts_of_one(sim, stage, counts);
+    counts_of_one(sim, tess__other_stage(sim, stage), other);
+    for (int i = 0; i < TESS__PARTS; i++)
+        counts[i] = (counts[i] + other[i]) / 2.0;
 }
 
 static void time_stages(tess_sim *sim, double *weight)

@@ -5,18 +5,47 @@
  * sent to the ranks of its experts (all-to-all), multiplied there in groups, sent back and summed
  * with its weights (unpermute). Routing is taken as even; `capacity` is the busiest rank's load
  * over the mean. The shared expert is an MLP of all rows.
+ *
+ * With ep_nodes N a token's experts lie on at most N of the G nodes of a group (DeepSeek).
+ * It travels to each of them once, to the rank of its own place, which passes it on in the node. Of
+ * N nodes k experts that are drawn evenly are on N (1 - (1 - 1/N)^k). Both ways run at a time, and
+ * the longer is waited for.
  */
 #include "sim_internal.h"
 
 #include <math.h>
+
+/* here: ranks of the group in a node. */
+static void exchange_by_node(tess_sim *sim, const char *name, int pass, double rows, int here)
+{
+    const tess_sim_layout *l = &sim->s.layout;
+    const double share = sim->era[TESS__ERA_EP_EXPOSED], k = sim->s.model.top_k;
+    const int nodes = l->ep / here;
+    const double most = TESS_MIN(l->ep_nodes, nodes);
+    const double copies = most * (1.0 - pow(1.0 - 1.0 / most, k));
+    const double bytes = sim->element * sim->s.model.hidden * rows;
+    tess__op *far = tess__add_comm(sim, name, pass, TESS__EP, TESS_ALL_TO_ALL, bytes * copies / k,
+                                   nodes, here * l->etp, share);
+    if (here < 2)
+        return;
+    tess__op *near = tess__add_comm(sim, name[0] == 'd' ? "dispatch in node" : "combine in node",
+                                    pass, TESS__EP, TESS_ALL_TO_ALL, bytes, here, l->etp, share);
+    tess__op *shorter = far->seconds < near->seconds ? far : near;
+    shorter->hidden += shorter->seconds;
+    shorter->seconds = 0.0;
+}
 
 static void exchange(tess_sim *sim, const char *name, double rows)
 {
     const tess_sim_layout *l = &sim->s.layout;
     const double bytes = sim->element * rows * sim->s.model.hidden;
     const double share = sim->era[TESS__ERA_EP_EXPOSED];
+    const int here = TESS_MIN(l->ep, TESS_MAX(sim->cluster->node_gpus / l->etp, 1));
+    const int by_node = l->ep_nodes && l->ep > here && l->ep % here == 0;
     for (int pass = TESS__FORWARD; pass <= TESS__BACKWARD; pass++) {
-        if (l->ep > 1)
+        if (by_node)
+            exchange_by_node(sim, name, pass, rows, here);
+        else if (l->ep > 1)
             tess__add_comm(sim, name, pass, TESS__EP, TESS_ALL_TO_ALL, bytes, l->ep, l->etp, share);
         if (l->etp > 1)
             tess__add_comm(sim, name, pass, TESS__EP,

@@ -14,8 +14,8 @@ static const char *const kinds[] = {"decoder", "dit", NULL};
 static const char *const cp_kinds[] = {"ring", "ulysses", "plan", "hybrid", NULL};
 static const char *const guidances[] = {"default", "none", "twice", "batched", "parallel", NULL};
 static const char *const schedules[] = {
-    "default",      "1f1b",           "interleaved", "zero-bubble", "gpipe",
-    "gpipe-looped", "interleaved-zb", "zb-v",        "file",        NULL};
+    "default",        "1f1b", "interleaved", "zero-bubble", "gpipe", "gpipe-looped",
+    "interleaved-zb", "zb-v", "dualpipe",    "file",        NULL};
 static const char *const precisions[] = {"bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "op", NULL};
 static const char *const modules[] = {"core", "norm",    "activation", "mla-up",
@@ -102,6 +102,7 @@ const tess__field tess__fields[] = {
     INT(layout, cp_heads, 0, 65536, "of hybrid: ranks that exchange heads, the others a ring"),
     INT(layout, ep, 0, 65536, "expert parallelism"),
     INT(layout, etp, 0, 65536, "tensor parallelism of experts; 0: tp"),
+    INT(layout, ep_nodes, 0, 65536, "nodes of a token's experts, each sent one copy; 0: any"),
     INT(layout, dp, 0, 10000000, "data parallelism; 0: gpus / (tp cp pp)"),
     INT(layout, zero, 0, 3, "what data parallelism splits: 1 optimiser, 2 gradients, 3 weights"),
     INT(layout, replicas, 0, 10000000, "groups of dp ranks that each split it (HSDP); 0: 1"),

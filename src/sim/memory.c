@@ -10,7 +10,8 @@
  *
  *   (p - i - 1) 2 + (v - 1) p + 1   chunks, at most m v,
  *
- * (interleaved-zb once p - i - 1, zb-v p 2, gpipe all of them; a file's are counted),
+ * (interleaved-zb once p - i - 1, zb-v p 2, gpipe all of them; a file's are counted; dualpipe has
+ * p + 1 of the mean of a rank's two stages, whose weights and gradients it has both),
  * which at the first stage is 1 + (p - 1) / (p v) times the whole model's layers. Selective
  * recomputation leaves out what scores and softmax keep, full recomputation all but the input of
  * each layer; what one layer needs while it runs again is `working`.
@@ -32,6 +33,7 @@ static double in_flight(const tess_sim *sim, int stage)
     case TESS_SIM_INTERLEAVED: return fmin(m, (2.0 * wait + (v - 1.0) * p + 1.0) / v);
     case TESS_SIM_INTERLEAVED_ZB: return fmin(m, (wait + (v - 1.0) * p + 1.0) / v);
     case TESS_SIM_ZB_V: return fmin(m, p);
+    case TESS_SIM_DUALPIPE: return fmin(m, p + 1.0);
     case TESS_SIM_SCHEDULE_FILE: return sim->schedule ? tess__file_in_flight(sim, stage) : m;
     default: return fmin(m, p - stage);
     }
@@ -117,8 +119,12 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     const double weights = tess__stage_trained(sim, stage, &experts);
     const double held = tess__stage_weights(sim, stage, &frozen_experts), frozen = held - weights;
     frozen_experts -= experts;
-    const double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
-                          sim->later[stage] * sim->parts[TESS__LATER].weights;
+    const int other = tess__other_stage(sim, stage);
+    double layers = sim->layers[stage] * sim->parts[TESS__LAYER].weights +
+                    sim->later[stage] * sim->parts[TESS__LATER].weights;
+    if (other != stage)
+        layers += sim->layers[other] * sim->parts[TESS__LAYER].weights +
+                  sim->later[other] * sim->parts[TESS__LATER].weights;
     const double over = tess__shard_group(sim, TESS__SHARD, 0).n;
     const double over_experts = fmax(tess__shard_group(sim, TESS__SHARD, 1).n, 1.0);
     double out[3];
@@ -133,8 +139,8 @@ static void state_of(const tess_sim *sim, int stage, tess_sim_memory *m)
     m->weights = out[0] + sim->element * ((frozen - frozen_experts) / (zero == 3 ? over : 1.0) +
                                           frozen_experts / (zero == 3 ? over_experts : 1.0));
     m->gradients = out[1];
-    m->optimiser = out[2];
-    m->layer_state = held > 0.0 ? (m->weights + out[1] + out[2]) * layers / held : 0.0;
+    m->optimiser = out[2] / (other != stage && zero ? 2.0 : 1.0);
+    m->layer_state = held > 0.0 ? (m->weights + out[1] + m->optimiser) * layers / held : 0.0;
 }
 
 /* The LM head runs backward at once, unless all forward passes come first. */
@@ -165,20 +171,26 @@ static double in_flight_weights(const tess_sim *sim, int stage)
     return most + (sim->s.sampling.steps ? 0.0 : parts[TESS__LAYER].trained * 4.0);
 }
 
+static double layers_kept(const tess_sim *sim, int stage)
+{
+    return tess__kept(sim, TESS__LAYER, sim->layers[stage]) +
+           tess__kept(sim, TESS__LATER, sim->later[stage]);
+}
+
 void tess__stage_memory(const tess_sim *sim, int stage, tess_sim_memory *m)
 {
     const tess__model_part *parts = sim->parts;
     const double flight = in_flight(sim, stage);
     *m = (tess_sim_memory){.stage = stage};
     state_of(sim, stage, m);
-    m->layer_activations = flight * (tess__kept(sim, TESS__LAYER, sim->layers[stage]) +
-                                     tess__kept(sim, TESS__LATER, sim->later[stage]));
+    const int other = tess__other_stage(sim, stage);
+    m->layer_activations = flight / 2.0 * (layers_kept(sim, stage) + layers_kept(sim, other));
     m->activations = m->layer_activations;
-    if (stage == 0)
-        m->activations += flight * parts[TESS__EMBED].saved;
-    if (stage == tess__head_stage(sim))
+    if (stage == 0 || other == 0)
+        m->activations += (stage == other ? flight : flight / 2.0) * parts[TESS__EMBED].saved;
+    if (stage == tess__head_stage(sim) || other == tess__head_stage(sim))
         m->activations += heads_in_flight(sim) * parts[TESS__HEAD].saved;
-    m->working = working_of(sim, stage);
+    m->working = fmax(working_of(sim, stage), working_of(sim, other));
     if (sim->era[TESS__ERA_WEIGHT_DUMMY] > 0.0)
         m->buffers += dummies_of(sim, stage);
     if (sim->s.layout.pp > 1)

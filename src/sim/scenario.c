@@ -171,6 +171,12 @@ static tess_status check_chunks(const tess_sim_layout *l)
                    ? TESS_OK
                    : tess__fail(TESS_EINVAL, "scenario: layout.schedule is file, but "
                                              "layout.schedule_file is missing");
+    case TESS_SIM_DUALPIPE:
+        if (l->pp % 2)
+            return fail_rule("layout.pp", l->pp, "with dualpipe be a multiple of", 2);
+        return l->vpp == 1
+                   ? TESS_OK
+                   : fail_rule("layout.vpp", l->vpp, "be 1 with this schedule, not", l->vpp);
     case TESS_SIM_ZB_V:
         return l->vpp == 2 ? TESS_OK
                            : fail_rule("layout.vpp", l->vpp, "be 2 with zb-v, not", l->vpp);
@@ -235,6 +241,9 @@ static tess_status fill_layout(const tess_sim_model *m, tess_sim_layout *l)
     TESS_TRY(check_hybrid(m, l));
     if (l->ep > 1 && !m->experts)
         return fail_rule("layout.ep", l->ep, "be 1: model.experts is", 0);
+    if (l->ep_nodes && l->ep < 2)
+        return fail_rule("layout.ep_nodes", l->ep_nodes, "be 0 without expert parallelism, not",
+                         l->ep_nodes);
     if (m->experts && m->experts % l->ep)
         return fail_rule("layout.ep", l->ep, "divide model.experts", m->experts);
     set_default(&l->replicas, 1);
@@ -266,6 +275,13 @@ static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
                           "scenario: layout.replicas is %d, needs layout.zero of 1 or more, or "
                           "training.distributed_optimizer",
                           l->replicas);
+    const int64_t batches = t->global_batch / round;
+    if (l->schedule == TESS_SIM_DUALPIPE && (batches % 2 || batches < 2 * (int64_t)l->pp))
+        return tess__fail(
+            TESS_EINVAL,
+            "scenario: %lld micro-batches, must with dualpipe be an even number of at "
+            "least %d, twice layout.pp",
+            (long long)batches, 2 * l->pp);
     if (t->recompute_modules && t->recompute != TESS_SIM_RECOMPUTE_SELECTIVE)
         return tess__fail(TESS_EINVAL, "scenario: training.recompute_modules needs "
                                        "training.recompute selective");

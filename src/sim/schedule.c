@@ -12,6 +12,7 @@
  *                 m M + (p - 1) (F + B - 2 W) / v of the mean stage: weight gradients W fill what
  *                 they can (v = 1: ZB-H1, with the memory of 1F1B); B includes W
  *   zb-v          m M + (p - 1) (B - W) / 2
+ *   dualpipe      m M + (p / 2 - 1) (F + 2 B - 3 W), T_i the mean of stages i and p - 1 - i
  *
  * A schedule from a file has no closed form: its passes are replayed (passes_of_file).
  *
@@ -23,6 +24,11 @@
 #include "timeline/timeline_internal.h"
 
 #include <math.h>
+
+int tess__other_stage(const tess_sim *sim, int stage)
+{
+    return sim->s.layout.schedule == TESS_SIM_DUALPIPE ? sim->s.layout.pp - 1 - stage : stage;
+}
 
 int tess__head_stage(const tess_sim *sim)
 {
@@ -60,6 +66,11 @@ double tess__pipeline_seconds(const tess__pipeline *p, int *slowest)
     case TESS_SIM_INTERLEAVED_ZB:
         return m * pace + (stages - 1.0) * fmax(mean - 2.0 * p->weight, 0.0) / v + fill;
     case TESS_SIM_ZB_V: return m * pace + (stages - 1.0) * p->input / 2.0 + fill;
+    case TESS_SIM_DUALPIPE: {
+        const double mean_backward = p->input + p->weight;
+        return m * pace + (stages / 2.0 - 1.0) * fmax(mean + mean_backward - 3.0 * p->weight, 0.0) +
+               fill;
+    }
     default: return sum + (m - 1.0) * pace + fill;
     }
 }

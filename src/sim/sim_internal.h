@@ -389,6 +389,9 @@ typedef struct {
 /* Seconds of a step's passes; *slowest is the stage that sets the pace. */
 double tess__pipeline_seconds(const tess__pipeline *p, int *slowest);
 
+/* The other stage of a rank, whose micro-batches come from the other end; else the same one. */
+int tess__other_stage(const tess_sim *sim, int stage);
+
 /* The stage with the LM head: the last one, but for schedules that go back through the ranks. */
 int tess__head_stage(const tess_sim *sim);
 

@@ -14,16 +14,20 @@
 #include <math.h>
 #include <string.h>
 
-/* Of a stage, with the layers of further predictions: how many layers of each kind. */
+/* Of the stages of a rank, with the layers of further predictions: how many layers of each kind. */
 static void count_layers(const tess_sim *sim, int stage, double n[TESS__PARTS])
 {
-    const int last = stage == tess__head_stage(sim);
+    const int stages[] = {stage, tess__other_stage(sim, stage)};
+    const int kind = sim->s.model.experts ? TESS__LATER : TESS__LAYER;
     memset(n, 0, TESS__PARTS * sizeof *n);
-    n[TESS__LAYER] = sim->layers[stage];
-    n[TESS__LATER] = sim->later[stage];
-    n[TESS__EMBED] = stage == 0;
-    n[TESS__HEAD] = last;
-    n[sim->s.model.experts ? TESS__LATER : TESS__LAYER] += last ? sim->s.model.predict_layers : 0;
+    for (int i = 0; i < (stages[0] == stages[1] ? 1 : 2); i++) {
+        const int last = stages[i] == tess__head_stage(sim);
+        n[TESS__LAYER] += sim->layers[stages[i]];
+        n[TESS__LATER] += sim->later[stages[i]];
+        n[TESS__EMBED] += stages[i] == 0;
+        n[TESS__HEAD] += last;
+        n[kind] += last ? sim->s.model.predict_layers : 0;
+    }
 }
 
 double tess__stage_weights(const tess_sim *sim, int stage, double *experts)
@@ -167,7 +171,9 @@ double tess__optimiser_seconds(tess_sim *sim, int stage)
     const double over = split ? tess__shard_group(sim, TESS__SHARD, 0).n : 1.0;
     const double over_experts = split ? fmax(tess__shard_group(sim, TESS__SHARD, 1).n, 1.0) : 1.0;
     const double weights = tess__stage_trained(sim, stage, &experts);
-    const double own = (weights - experts) / over + experts / over_experts;
+    /* Two ranks that have the same two stages share the optimiser of both. */
+    const double pair = tess__other_stage(sim, stage) == stage || !split ? 1.0 : 2.0;
+    const double own = ((weights - experts) / over + experts / over_experts) / pair;
     const double each = l->zero > 1 ? own : weights;
     tess__op *op = tess__add_memory(sim, "optimiser", TESS__STEP,
                                     sim->era[TESS__ERA_OPT_BYTES] * own +

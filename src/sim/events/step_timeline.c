@@ -103,6 +103,10 @@ static tess_status make_schedule(const tess_sim *sim, tess_schedule **schedule)
 {
     const tess_sim_layout *l = &sim->s.layout;
     const char *name = tess__field_find("layout", "schedule")->words[l->schedule];
+    if (l->schedule == TESS_SIM_DUALPIPE)
+        return tess__fail(TESS_ENOTSUP,
+                          "layout.schedule is dualpipe, which has a closed form alone: "
+                          "no order of passes from both ends is known here");
     return tess_schedule_make(sim->ctx, name, l->pp, l->vpp, sim->batches, schedule);
 }
 

@@ -47,9 +47,8 @@ static void run_with(size_t spare)
 static void little_memory_is_a_status(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* the sanitizers need terabytes of address space */
-#endif
+    if (SANITIZED)
+        skip(); /* the sanitizers need terabytes of address space */
     int succeeded = 0, failed = 0;
     for (size_t mib = 0; mib <= 48; mib++) {
         int end = 0;

@@ -178,6 +178,8 @@ typedef struct {
     int ranks_context;    /* context-parallel ranks, which share the tokens of each clip; 0: all */
     const char *strategy; /* of context parallelism, as of tess_cp_opts */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
+    int exact_ranks;      /* 1: the same bits on any number of ranks, of which up to 8 share the
+                             tokens of a clip, with any strategy but ring and selective */
 } tess_train_opts;
 
 #define TESS_TRAIN_OPTS_DEFAULTS                                                                   \
@@ -349,6 +351,7 @@ typedef struct {
     tess_halves halves;
     const char *strategy;        /* of context parallelism, as of tess_cp_opts */
     const char *cluster;         /* what plans are made for, likewise; NULL: measured */
+    int exact_ranks;             /* as in tess_train_opts */
     tess_cp_event_fn plan_event; /* called with each plan, on every rank; NULL: not called */
     void *plan_user;
     tess_comm_counts *sent; /* grows by what this rank sent and waited; NULL: not wanted */

@@ -4,6 +4,7 @@
  * Memory is one arena:
  *
  *   | tess_cp | bounds (ranks + 1) | blocks_q (n_q + 1) | blocks_k (n_k + 1) |
+ *   | groups (n_groups + 1) |
  *   | density (layers, heads) + 1 + (layers, parts, 3) | head_work (layers, heads) |
  *   | step_stats (layers, 2) | layers | projects (2, layers) |
  *   | priced_unions, measured_unions (layers, ranks + 1) | counts (cp_unions.c) |
@@ -34,6 +35,10 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
     TESS_TRY(tess__check_range(who, "train", o->train, 0, 1));
     TESS_TRY(tess__check_range(who, "group_rows", o->group_rows, 0, 1));
     TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 1));
+    TESS_TRY(tess__check_range(who, "exact", o->exact, 0, 1));
+    if (o->exact && ranks > TESS__EXACT_RANKS)
+        return tess__invalid(who, "%d ranks share the tokens, must be at most %d with exact", ranks,
+                             TESS__EXACT_RANKS);
     TESS_TRY(tess__check_range(who, "replan_always", o->replan_always, 0, 1));
     TESS_TRY(tess__check_eights(who, "head_dim", o->head_dim, TESS_DIM_MAX));
     if ((o->n_groups > 0 && !o->groups) || (o->n_units > 0 && !o->units))
@@ -62,6 +67,11 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
         return tess__invalid(who, "%s is NULL", o ? "context" : "opts");
     TESS_TRY(check_numbers(who, o, ranks));
     TESS_TRY(tess__strategy_parse(who, o->strategy, ranks, strategy));
+    if (o->exact && (strategy->ring > 1 || strategy->selective > 1))
+        return tess__invalid(who,
+                             "strategy is \"%.40s\", must leave keys whole with exact: rings and "
+                             "selective layers add in an order of their own",
+                             o->strategy);
     if (o->whole_keys && (strategy->ring > 1 || strategy->selective > 1))
         return tess__invalid(who,
                              "strategy is \"%.40s\", must leave keys whole: their selector needs "
@@ -77,7 +87,7 @@ static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
         o->layers,   o->heads,     o->head_dim,   o->batch,         o->tokens,
         o->n_groups, o->n_units,   o->units_most, o->proj_dim,      o->compensate,
         o->saves,    o->train,     o->whole_keys, o->replan_always, o->rates_from != NULL,
-        o->lse,      o->group_rows};
+        o->lse,      o->group_rows, o->exact};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
     uint64_t hash = tess__hash(0, counts, sizeof counts);
@@ -97,9 +107,13 @@ static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
 /* ---- creation -------------------------------------------------------------------------------- */
 
 /* Blocks of plans: the groups, and units or groups for the keys. Dense attention may be cut
- * anywhere: even blocks, several for each rank. */
+ * anywhere: even blocks, several for each rank. With exact the number of ranks plays no part, and
+ * blocks are few, because each costs an addition to the gradients of all keys. */
 static int32_t count_blocks(const tess_cp_opts *o, int ranks)
 {
+    enum { EXACT_BLOCKS = 64 };
+    if (o->exact)
+        return (int32_t)TESS_MIN(o->n_groups > 0 ? o->n_groups : o->tokens, EXACT_BLOCKS);
     if (o->n_groups > 0)
         return o->n_groups;
     const int64_t most = (int64_t)ranks * BLOCKS_PER_RANK;
@@ -110,10 +124,8 @@ static int32_t count_blocks(const tess_cp_opts *o, int ranks)
 
 static void fill_blocks(const tess_cp_opts *o, int32_t n, int64_t *bounds)
 {
-    if (o->n_groups > 0)
-        memcpy(bounds, o->groups, ((size_t)n + 1) * sizeof *bounds);
-    for (int64_t i = 0; o->n_groups == 0 && i <= n; i++)
-        bounds[i] = o->tokens * i / n;
+    for (int64_t i = 0; i <= n; i++)
+        bounds[i] = o->n_groups > 0 ? o->groups[o->n_groups * i / n] : o->tokens * i / n;
 }
 
 /* Densities and the values that are all-reduced with them. */
@@ -132,6 +144,7 @@ static size_t total_bytes(const tess_cp_opts *o, int ranks, int32_t n_q, int32_t
            tess__arena_round(((size_t)ranks + 1) * sizeof(int64_t)) +
            tess__arena_round(((size_t)n_q + 1) * sizeof(int64_t)) +
            tess__arena_round(((size_t)n_k + 1) * sizeof(int64_t)) +
+           tess__arena_round(((size_t)o->n_groups + 1) * sizeof(int64_t)) +
            tess__arena_round(density_bytes(o, ranks)) + tess__arena_round(heads * sizeof(double)) +
            tess__arena_round(2 * layers * sizeof(double)) +
            tess__arena_round(layers * sizeof(tess__cp_layer)) + tess__arena_round(2 * layers) +
@@ -150,6 +163,7 @@ static tess_status lay_out(tess_ctx *ctx, const tess_cp_opts *o, int ranks, tess
     c->bounds = tess__arena_take(&arena, ((size_t)ranks + 1) * sizeof *c->bounds);
     c->blocks_q = tess__arena_take(&arena, ((size_t)n_q + 1) * sizeof *c->blocks_q);
     c->blocks_k = tess__arena_take(&arena, ((size_t)n_k + 1) * sizeof *c->blocks_k);
+    c->groups = tess__arena_take(&arena, ((size_t)o->n_groups + 1) * sizeof *c->groups);
     c->density = tess__arena_take(&arena, density_bytes(o, ranks));
     c->head_work = tess__arena_take(&arena, heads * sizeof *c->head_work);
     c->step_stats = tess__arena_take(&arena, 2 * layers * sizeof *c->step_stats);
@@ -160,6 +174,8 @@ static tess_status lay_out(tess_ctx *ctx, const tess_cp_opts *o, int ranks, tess
     for (int p = 0; p <= ranks; p++)
         c->bounds[p] = tess__shard(o->tokens, ranks, p);
     fill_blocks(o, n_q, c->blocks_q);
+    if (o->n_groups > 0)
+        memcpy(c->groups, o->groups, ((size_t)o->n_groups + 1) * sizeof *c->groups);
     if (o->n_units > 0)
         memcpy(c->blocks_k, o->units, ((size_t)n_k + 1) * sizeof *c->blocks_k);
     else
@@ -188,7 +204,8 @@ static tess_status make_executor(tess_cp *c, const tess_cp_opts *o)
                                       .units_most = o->units_most,
                                       .proj_dim = o->proj_dim,
                                       .saves = o->saves,
-                                      .group_rows = o->group_rows};
+                                      .group_rows = o->group_rows,
+                                      .exact = o->exact};
     return tess_dist_attn_create(c->ctx, c->comm, &opts, &c->attn);
 }
 
@@ -203,7 +220,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     c->rank = group->rank;
     c->ranks = group->size;
     c->opts = *o;
-    c->opts.groups = o->n_groups > 0 ? c->blocks_q : NULL;
+    c->opts.groups = o->n_groups > 0 ? c->groups : NULL;
     c->opts.units = o->n_units > 0 ? c->blocks_k : NULL;
     c->opts.strategy = c->opts.cluster = NULL;
     c->opts.rates_from = NULL;
@@ -220,7 +237,7 @@ static tess_status make_alone(tess_ctx *ctx, tess_comm *comm, const tess_comm_in
     c->how.proj_layers = c->projects;
     c->how.lse = o->lse;
     c->how.union_shares = c->priced_unions;
-    c->how.whole_keys = o->whole_keys ? 2 : 0;
+    c->how.whole_keys = o->whole_keys || o->exact ? 2 : 0;
     c->how.replan_above = o->replan_above;
     return make_executor(c, o);
 }

@@ -46,6 +46,7 @@ struct tess_cp {
     int rank, ranks;
     int64_t *bounds;              /* (ranks + 1): local rows of each rank */
     int64_t *blocks_q, *blocks_k; /* (n + 1): bounds of the blocks of plans */
+    int64_t *groups;              /* (n_groups + 1) */
     int32_t n_q, n_k;
     double *
         priced_unions; /* (layers, ranks + 1): fractions that plans are priced with; 0: not known */

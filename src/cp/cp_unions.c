@@ -117,7 +117,7 @@ tess_status tess__cp_unions(tess_cp *c, const tess_cp_opts *o)
         c->priced_unions[i] = c->measured_unions[i] =
             o->union_shares ? o->union_shares[i] : o->union_share;
     c->measures_unions = c->ranks > 1 && o->n_groups > 0 && !o->whole_keys && !o->union_shares &&
-                         o->union_share == 0.0 && !o->group_rows;
+                         o->union_share == 0.0 && !o->group_rows && !o->exact;
     return c->measures_unions ? make_counts(c) : TESS_OK;
 }
 

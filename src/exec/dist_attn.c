@@ -145,8 +145,8 @@ static tess_status return_to_owners(tess_dist_attn *d, const tess__dist_run *run
 {
     tess__dist_layer *layer = run->layer;
     const tess_view rows = {lse, TESS_DTYPE_F32, d->opts.heads * d->local_rows, d->local_rows, 1};
-    const tess__transfer transfers[] = {{&layer->q, d->opts.head_dim, *o, run->acts->o},
-                                        {&layer->q, 1, rows, run->acts->lse}};
+    const tess__transfer transfers[] = {{&layer->q, d->opts.head_dim, *o, run->acts->o, 0},
+                                        {&layer->q, 1, rows, run->acts->lse, 0}};
     if (lse)
         layer->stats.lse_bytes = d->opts.batch *
                                  tess__segment_list_rows(&layer->q.packed, d->rank, d->ranks) *
@@ -194,7 +194,8 @@ tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *cal
     TESS_TRY(check_backward(d, call, dout, dq, dk, dv));
     tess__dist_layer *layer = &d->layers[call->layer];
     const int64_t q = d->opts.batch * layer->q.packed_rows * d->opts.head_dim;
-    const int64_t k = d->opts.batch * layer->kv.packed_rows * d->opts.head_dim;
+    const int64_t k =
+        d->opts.batch * layer->kv.packed_rows * d->opts.head_dim * tess__sum_words(d);
     float *at = d->gradients.data;
     tess__dist_run run = {.call = call,
                           .layer = layer,
@@ -208,7 +209,7 @@ tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *cal
                           .local_dv = dv};
     tess_comm_counts before;
     TESS_TRY(tess_comm_counts_read(d->comm, &before));
-    const tess__transfer transfers = {&layer->q, d->opts.head_dim, *dout, run.dout};
+    const tess__transfer transfers = {&layer->q, d->opts.head_dim, *dout, run.dout, 0};
     layer->stats.backward = 1;
     TESS_TRY(tess__rows_to_compute(d, &layer->stats, &transfers, 1));
     tess__to_groups(d, &run, d->opts.head_dim, run.dout);

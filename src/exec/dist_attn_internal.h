@@ -80,6 +80,7 @@ typedef struct {
     int width;       /* floats of a row */
     tess_view local; /* batch x heads x local rows x width */
     float *packed;   /* (batch, exchange->packed_rows, width) */
+    int fixed;       /* 1: pairs of floats are int64_t, which are added as such */
 } tess__transfer;
 
 enum { TESS__TRANSFERS_MAX = 6 }; /* q, k, v, q_low, k_low, and one to spare */
@@ -240,6 +241,12 @@ tess_status tess__dist_layers(const tess_dist_attn *d, const tess_plan *plan, te
 tess_status tess__row_exchange_create(const tess_dist_attn *d, const tess__dist_plan *in,
                                       tess_rows rows, int64_t packed_rows,
                                       tess__row_exchange *exchange);
+
+/* Floats that an element of the gradients of keys takes on its way to the owner rank. */
+static inline int tess__sum_words(const tess_dist_attn *d)
+{
+    return d->opts.exact ? (int)(sizeof(int64_t) / sizeof(float)) : 1;
+}
 
 static inline void tess__raise_to(int64_t *most, int64_t n)
 {

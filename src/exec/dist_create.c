@@ -46,6 +46,7 @@ static tess_status check_numbers(const tess_dist_attn_opts *o)
     TESS_TRY(tess__check_range(create, "saves", o->saves, 0, 65536));
     TESS_TRY(tess__check_range(create, "n_groups", o->n_groups, 0, o->tokens));
     TESS_TRY(tess__check_range(create, "group_rows", o->group_rows, 0, 1));
+    TESS_TRY(tess__check_range(create, "exact", o->exact, 0, 1));
     TESS_TRY(tess__check_eights(create, "head_dim", o->head_dim, TESS_DIM_MAX));
     if (!isfinite(o->scale) || o->scale < 0.0f)
         return tess__invalid(create, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",

@@ -109,22 +109,22 @@ static void groups_of(const tess_dist_attn *d, const tess_plan_info *info, int32
     *end = tess__range_of(d->opts.groups, d->opts.n_groups, last) + 1;
 }
 
-/* The groups of the share's rows, in the order of the slot's blocks. */
+/* The groups of the share's rows, in the order of its blocks. */
 static tess_status list_groups(const tess_dist_attn *d, const tess__dist_plan *in,
-                               const tess_slot *slot, tess__dist_share *share)
+                               const int32_t *blocks, int32_t n_blocks, tess__dist_share *share)
 {
     const tess_plan_info *info = &in->plan->info;
     int32_t begin, end, n = 0;
-    for (int32_t i = 0; i < slot->n_q; i++) {
-        groups_of(d, info, slot->q_ids[i], &begin, &end);
+    for (int32_t i = 0; i < n_blocks; i++) {
+        groups_of(d, info, blocks[i], &begin, &end);
         n += end - begin;
     }
     int32_t *groups = TESS_TAKE(in->arena, (size_t)n * sizeof *groups);
     int64_t *bounds = TESS_TAKE(in->arena, ((size_t)n + 1) * sizeof *bounds);
     n = 0;
     bounds[0] = 0;
-    for (int32_t i = 0; i < slot->n_q; i++) {
-        groups_of(d, info, slot->q_ids[i], &begin, &end);
+    for (int32_t i = 0; i < n_blocks; i++) {
+        groups_of(d, info, blocks[i], &begin, &end);
         for (int32_t g = begin; g < end; g++, n++) {
             groups[n] = g;
             bounds[n + 1] = bounds[n] + d->opts.groups[g + 1] - d->opts.groups[g];
@@ -144,29 +144,51 @@ static int64_t tiles_of(const tess__dist_share *share)
     return tiles;
 }
 
+/* What the rank computes of a slot: all of it in one share, or one block. */
+static tess_status make_share(const tess_dist_attn *d, const tess__dist_plan *in,
+                              const tess_slot *slot, const int32_t *blocks, int32_t n_blocks,
+                              tess__dist_layer *layer, tess__dist_need *need)
+{
+    const int64_t n = layer->n_shares++;
+    tess__dist_share *share = &layer->shares[n];
+    *share = (tess__dist_share){.head = slot->head,
+                                .q_place = slot->q_place,
+                                .q_rows = slot->q_rows,
+                                .k_place = slot->k_place,
+                                .k_rows = slot->k_rows,
+                                .bits = layer->bits,
+                                .same_head = n > 0 && slot->head == share[-1].head};
+    if (d->opts.exact) {
+        const tess_plan_info *info = &in->plan->info;
+        const int continues = blocks != slot->q_ids;
+        share->q_place = continues ? share[-1].q_place + share[-1].q_rows : slot->q_place;
+        share->q_rows = tess__plan_q_row(info, *blocks + 1) - tess__plan_q_row(info, *blocks);
+    }
+    if (d->opts.groups)
+        TESS_TRY(list_groups(d, in, blocks, n_blocks, share));
+    layer->bits += (size_t)share->n_groups * tess__group_bytes(d);
+    need->groups = TESS_MAX(share->n_groups, need->groups);
+    if (d->opts.group_rows)
+        tess__raise_to(&need->ordered, share->q_rows * d->opts.head_dim);
+    tess__raise_to(&need->tiles, tiles_of(share));
+    return TESS_OK;
+}
+
 static tess_status make_shares(const tess_dist_attn *d, const tess__dist_plan *in,
                                tess__dist_layer *layer, tess__dist_need *need)
 {
     const tess_slot *slots;
-    TESS_TRY(tess_exchange_slots(in->exchange, &slots, &layer->n_shares));
-    const size_t n = (size_t)layer->n_shares; /* at most TESS_PLAN_SHARES_MAX */
-    layer->shares = TESS_TAKE(in->arena, n * sizeof *layer->shares);
-    for (size_t i = 0; i < n; i++) {
-        tess__dist_share *share = &layer->shares[i];
-        *share = (tess__dist_share){.head = slots[i].head,
-                                    .q_place = slots[i].q_place,
-                                    .q_rows = slots[i].q_rows,
-                                    .k_place = slots[i].k_place,
-                                    .k_rows = slots[i].k_rows,
-                                    .bits = layer->bits,
-                                    .same_head = i > 0 && slots[i].head == slots[i - 1].head};
-        if (d->opts.groups)
-            TESS_TRY(list_groups(d, in, &slots[i], share));
-        layer->bits += (size_t)share->n_groups * tess__group_bytes(d);
-        need->groups = TESS_MAX(share->n_groups, need->groups);
-        if (d->opts.group_rows)
-            tess__raise_to(&need->ordered, share->q_rows * d->opts.head_dim);
-        tess__raise_to(&need->tiles, tiles_of(share));
+    int64_t n_slots, n = 0;
+    TESS_TRY(tess_exchange_slots(in->exchange, &slots, &n_slots));
+    for (int64_t i = 0; i < n_slots; i++)
+        n += d->opts.exact ? slots[i].n_q : 1;
+    /* Slots are at most TESS_PLAN_SHARES_MAX, and blocks of a layer a number of the plan's. */
+    layer->shares = TESS_TAKE(in->arena, tess__bytes((size_t)n, sizeof *layer->shares));
+    for (int64_t i = 0; i < n_slots; i++) {
+        const tess_slot *slot = &slots[i];
+        const int32_t each = d->opts.exact ? 1 : slot->n_q;
+        for (int32_t b = 0; b < slot->n_q || (b == 0 && !d->opts.exact); b += TESS_MAX(each, 1))
+            TESS_TRY(make_share(d, in, slot, slot->q_ids + b, each, layer, need));
     }
     return TESS_OK;
 }
@@ -186,6 +208,10 @@ static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in
     const size_t heads = (size_t)d->opts.batch * (size_t)d->opts.heads;
     layer->density = TESS_TAKE_ZERO(in->arena, heads * sizeof *layer->density);
     layer->stats.density = layer->density;
+    if (d->opts.exact && layer->kind != &tess__dist_whole_keys)
+        return tess__fail(TESS_ENOTSUP,
+                          "tess_dist_attn_plan: layer %d is %s, must leave keys whole with exact",
+                          in->layer, layer->kind->name);
     TESS_TRY(make_shares(d, in, layer, need));
     tess_exchange_info info;
     TESS_TRY(tess_exchange_query(in->exchange, &info));
@@ -193,9 +219,10 @@ static tess_status fill_layer(const tess_dist_attn *d, const tess__dist_plan *in
     TESS_TRY(layer->kind->plan(d, in, layer, need));
     tess__need_move(d, layer, d->opts.head_dim + 1, 0, need); /* o and lse */
     tess__raise_to(&need->activations, (int64_t)tess__activation_bytes(d, layer));
+    const int64_t kv = layer->kv.packed_rows * tess__sum_words(d);
     if (d->opts.saves > 0)
-        tess__raise_to(&need->gradients, 2 * (layer->q.packed_rows + layer->kv.packed_rows) *
-                                             d->opts.batch * d->opts.head_dim);
+        tess__raise_to(&need->gradients,
+                       2 * (layer->q.packed_rows + kv) * d->opts.batch * d->opts.head_dim);
     return TESS_OK;
 }
 

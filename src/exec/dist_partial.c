@@ -237,11 +237,11 @@ int tess__query_transfers(const tess_dist_attn *d, const tess__dist_run *run,
     float *q_low = d->low.data,
           *k_low = q_low ? q_low + d->opts.batch * q->packed_rows * width : NULL;
     int n = 0;
-    transfers[n++] = (tess__transfer){q, d->opts.head_dim, *run->q, run->acts->q};
+    transfers[n++] = (tess__transfer){q, d->opts.head_dim, *run->q, run->acts->q, 0};
     if (run->call->q_low)
-        transfers[n++] = (tess__transfer){q, width, *run->call->q_low, q_low};
+        transfers[n++] = (tess__transfer){q, width, *run->call->q_low, q_low, 0};
     if (run->call->k_low)
-        transfers[n++] = (tess__transfer){low, width, *run->call->k_low, k_low};
+        transfers[n++] = (tess__transfer){low, width, *run->call->k_low, k_low, 0};
     return n;
 }
 

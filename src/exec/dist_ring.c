@@ -224,8 +224,8 @@ static tess_status ring_forward(tess_dist_attn *d, tess__dist_run *run)
     const int dim = d->opts.head_dim;
     tess__transfer transfers[TESS__TRANSFERS_MAX];
     int n = tess__query_transfers(d, run, &x->low, transfers);
-    transfers[n++] = (tess__transfer){&layer->kv, dim, *run->k, run->acts->k};
-    transfers[n++] = (tess__transfer){&layer->kv, dim, *run->v, run->acts->v};
+    transfers[n++] = (tess__transfer){&layer->kv, dim, *run->k, run->acts->k, 0};
+    transfers[n++] = (tess__transfer){&layer->kv, dim, *run->v, run->acts->v, 0};
     TESS_TRY(tess__rows_to_compute(d, &layer->stats, transfers, n));
     tess__select_all(d, run, &x->low);
     TESS_TRY(exchange_needs(d, run, x, needs));

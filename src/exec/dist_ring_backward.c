@@ -155,8 +155,8 @@ tess_status tess__ring_backward(tess_dist_attn *d, tess__dist_run *run)
         TESS_TRY(tess__ring_return_sums(d, run, x, needs));
     TESS_TRY(tess__run_agree(d, run));
     tess__to_tokens(d, run, dim, run->dq);
-    const tess__transfer transfers[] = {{&layer->q, dim, *run->local_dq, run->dq},
-                                        {&layer->kv, dim, *run->local_dk, run->dk},
-                                        {&layer->kv, dim, *run->local_dv, run->dv}};
+    const tess__transfer transfers[] = {{&layer->q, dim, *run->local_dq, run->dq, 0},
+                                        {&layer->kv, dim, *run->local_dk, run->dk, 0},
+                                        {&layer->kv, dim, *run->local_dv, run->dv, 0}};
     return tess__rows_to_owners(d, &run->layer->stats, transfers, 3);
 }

@@ -106,6 +106,17 @@ static void add_rows(float *restrict to, int64_t stride_to, const float *restric
             to[i] += from[i];
 }
 
+/* The same of integers; width: of floats. */
+static void add_fixed(float *to, int64_t stride_to, const float *from, int64_t rows, int width)
+{
+    for (int64_t r = 0; r < rows; r++, to += stride_to, from += width) {
+        int64_t *sum = (int64_t *)(void *)to;
+        const int64_t *part = (const int64_t *)(const void *)from;
+        for (int i = 0; i < width / 2; i++)
+            sum[i] = (int64_t)((uint64_t)sum[i] + (uint64_t)part[i]);
+    }
+}
+
 static float *packed_row(const tess__transfer *t, int64_t b, int64_t place)
 {
     return t->packed + (b * t->exchange->packed_rows + place) * t->width;
@@ -240,7 +251,9 @@ static void return_head(const job *j, int i, int64_t b, int32_t head)
                                                      : message_row(j, d->recv.data, d->recv_base, i,
                                                                    &exchange->local, b, segment);
         float *to = tess__view_row(&t->local, b, head, segment->row);
-        if (segment->adds)
+        if (segment->adds && t->fixed)
+            add_fixed(to, t->local.stride_s, from, segment->rows, t->width);
+        else if (segment->adds)
             add_rows(to, t->local.stride_s, from, segment->rows, t->width);
         else
             copy_rows(to, t->local.stride_s, from, t->width, segment->rows, t->width);

@@ -319,7 +319,7 @@ static tess_status selective_backward(tess_dist_attn *d, tess__dist_run *run)
         run->status = differentiate(d, run, x, &a, d->sums.data);
     TESS_TRY(tess__run_agree(d, run));
     tess__to_tokens(d, run, d->opts.head_dim, run->dq);
-    const tess__transfer dq = {&layer->q, d->opts.head_dim, *run->local_dq, run->dq};
+    const tess__transfer dq = {&layer->q, d->opts.head_dim, *run->local_dq, run->dq, 0};
     TESS_TRY(tess__rows_to_owners(d, &layer->stats, &dq, 1));
     return tess__key_gradients_return(d, run, x, &a, d->sums.data,
                                       d->opts.compensate ? rest_of(d, x) : NULL);

@@ -21,7 +21,8 @@
     X(adamw) X(momentum) X(apply_update) X(mix) X(sum_squares)                                     \
     X(bits_row) X(bits_and_count) X(bits_planes)                                                   \
     X(norm_forward) X(norm_backward) X(rms_rotary) X(rms_rotary_backward) X(gelu) X(gelu_backward) \
-    X(epilogue) X(scale) X(gate_gradient) X(column_sums)
+    X(epilogue) X(scale) X(gate_gradient) X(column_sums)                                           \
+    X(fixed_add) X(fixed_read)
 /* clang-format on */
 
 #define TESS_DECLARE(name) __typeof__(*((tess__kernels *)NULL)->name) TESS_K(tess__##name);

@@ -139,6 +139,9 @@ typedef struct {
     void (*scale)(float *y, const float *x, const float *gate, int64_t rows, int64_t n);
     double (*gate_gradient)(float *dw, const float *m, const float *w, float factor, int64_t n);
     void (*column_sums)(double *sum, const float *x, int64_t stride, int64_t rows, int64_t n);
+    /* fixed.c */
+    int (*fixed_add)(int64_t *sum, const float *x, float factor, int64_t n);
+    void (*fixed_read)(float *y, const int64_t *sum, int64_t n);
 } tess__kernels;
 
 typedef struct {

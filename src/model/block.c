@@ -39,6 +39,7 @@ tess_status tess__block_backward(tess_pass *p, int layer, const tess__set *s)
     TESS_TRY(tess__cross_backward(p, layer, s));
     TESS_TRY(tess__report_ready(p, TESS__NOT_READY));
     TESS_TRY(tess__self_backward(p, layer, s));
+    TESS_TRY(tess__exact_mod(p));
     tess__modulate_backward(p, tess__block_at(m, m->gradients, layer, B_TABLE), MOD_ALL,
                             p->cond.dsix, p->z.dim);
     return TESS_OK;

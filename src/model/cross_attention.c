@@ -43,8 +43,8 @@ static void make_views(const tess_pass *p, const tess__qkv_part parts[3], tess_v
 
 static void to_heads(tess_pass *p, const tess__set *s, const tess__qkv_part parts[3])
 {
-    tess__to_heads(p, p->z.local, s->at[SET_Q2], 1, parts);
-    tess__to_heads(p, p->z.text, s->at[SET_KV2], 2, parts + 1);
+    tess__to_heads(p, ROWS_TOKENS, s->at[SET_Q2], 1, parts);
+    tess__to_heads(p, ROWS_TEXT, s->at[SET_KV2], 2, parts + 1);
 }
 
 /* x1 through norm2, where there is one. */
@@ -95,10 +95,12 @@ static tess_status attend_backward(tess_pass *p, int layer, const tess__set *s)
     const tess__lap lap = tess__lap_begin(p);
     const tess_view o = tess__rows_view(p, s->at[SET_O2]), dout = tess__rows_view(p, p->ws.t);
     const tess_attn_saved saved = {&in[0], &in[1], &in[2], &o, s->at[SET_LSE2]};
-    TESS_TRY(tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
+    TESS_TRY(p->z.exact
+                 ? tess__exact_cross(p, in, s, d)
+                 : tess_attn_backward(p->cross, NULL, &saved, &dout, NULL, &d[0], &d[1], &d[2]));
     count_attention(p, lap);
-    tess__from_heads(p, p->z.local, s->at[SET_Q2], 1, gradients, parts[0].heads);
-    tess__from_heads(p, p->z.text, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
+    tess__from_heads(p, ROWS_TOKENS, s->at[SET_Q2], 1, gradients, parts[0].heads);
+    tess__from_heads(p, ROWS_TEXT, s->at[SET_KV2], 2, gradients + 1, parts[1].heads);
     return TESS_OK;
 }
 

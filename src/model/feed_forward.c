@@ -20,7 +20,7 @@ static void norm_input(tess_pass *p, const tess__set *s)
 
 static int64_t rows_at(const tess_pass *p, int64_t row)
 {
-    const int64_t left = p->z.local - row % p->z.local;
+    const int64_t left = tess__cut_of(p, row).end - row;
     return left < p->z.chunk ? left : p->z.chunk;
 }
 
@@ -54,7 +54,7 @@ static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, in
     if (!s->at[SET_H])
         TESS_TRY(tess__layer_forward(p, &first, rows, n, again, NULL));
     TESS_TRY(tess__layer_gelu_dx(p, &second, rows, t, h, act, dh));
-    TESS_TRY(tess__layer_m(p, &second, row, rows, act, row % p->z.local != 0));
+    TESS_TRY(tess__layer_m(p, &second, row, rows, act, row != tess__cut_of(p, row).begin));
     TESS_TRY(tess__layer_dw(p, &first, rows, dh, n));
     return tess__layer_dx(p, &first, rows, dh, t, 0, NULL);
 }
@@ -62,16 +62,18 @@ static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, in
 tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
-    const int64_t dim = p->z.dim, local = p->z.local;
+    const int64_t dim = p->z.dim;
     const float *gate = p->ws.mod + MOD_GATE2 * dim;
     norm_input(p, s);
     tess__gate_rows(p, p->ws.g, gate, p->ws.t);
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
         TESS_TRY(backward_rows(p, layer, s, row, rows));
-        const int64_t sample = row / local, at = sample * MOD_ALL * dim;
-        if ((row + rows) % local == 0)
-            tess__gate_backward(p, &second, sample, gate + at, p->ws.dmod + MOD_GATE2 * dim + at);
+        const tess__cut cut = tess__cut_of(p, row);
+        const int64_t at = row / p->z.local * MOD_ALL * dim;
+        if (row + rows == cut.end)
+            tess__gate_backward(p, &second, cut.begin, cut.end - cut.begin, gate + at,
+                                p->ws.dmod + MOD_GATE2 * dim + at);
     }
     tess__norm_rows_backward(p, p->ws.t, s->at[SET_X2], p->ws.mod + MOD_SCALE2 * dim, MOD_ALL * dim,
                              p->ws.g, p->ws.dmod + MOD_SCALE2 * dim, p->ws.dmod + MOD_SHIFT2 * dim);

@@ -75,7 +75,7 @@ static int run_block(const product *p, int64_t i, int64_t j)
                                         p->add, c, p->n}))
         return 1;
     for (int64_t row = 0; p->epilogue && row < m; row++)
-        p->epilogue->fn(p->epilogue->user, i + row, j, n, c + row * p->n);
+        p->epilogue->fn(p->epilogue->user, p->epilogue->row + i + row, j, n, c + row * p->n);
     return 0;
 }
 
@@ -120,7 +120,7 @@ tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *s
                                  const tess__epilogue *epilogue)
 {
     const adder bias_adder = {ctx->kernels, bias};
-    const tess__epilogue plain = {add_bias, &bias_adder};
+    const tess__epilogue plain = {add_bias, &bias_adder, epilogue ? epilogue->row : 0};
     const tess__epilogue *last = epilogue ? epilogue : bias ? &plain : NULL;
     return run_product(
         ctx, &(product){'N', 'T', s->rows, s->out, s->in, x, w, s->in, s->in, y, .epilogue = last});
@@ -134,7 +134,7 @@ tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *s, con
 }
 
 tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *s, const float *dy,
-                            const float *x, float *dw, int add)
+                            const float *x, float *dw, int add, const tess__epilogue *epilogue)
 {
     if (s->rows == 0) {
         if (!add)
@@ -142,7 +142,8 @@ tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *s, con
         return TESS_OK;
     }
     return run_product(
-        ctx, &(product){'T', 'N', s->out, s->in, s->rows, dy, x, s->out, s->in, dw, .add = add});
+        ctx, &(product){'T', 'N', s->out, s->in, s->rows, dy, x, s->out, s->in, dw, .add = add,
+                        .epilogue = epilogue});
 }
 
 void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,
@@ -194,7 +195,7 @@ tess_status tess_linear_backward(const tess_ctx *ctx, const tess_linear_shape *s
     if (dx)
         TESS_TRY(tess__linear_dx(ctx, shape, dy, w, dx, 0, NULL));
     if (dw)
-        TESS_TRY(tess__linear_dw(ctx, shape, dy, x, dw, 0));
+        TESS_TRY(tess__linear_dw(ctx, shape, dy, x, dw, 0, NULL));
     if (dbias)
         tess__column_sums(ctx, shape->rows, shape->out, dy, dbias, 0);
     return TESS_OK;

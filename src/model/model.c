@@ -70,12 +70,29 @@ tess_status tess__model_make(tess_ctx *ctx, const tess_model_config *config, int
     return status;
 }
 
+tess_status tess__model_sums(tess_model *m)
+{
+    if (!m->sums)
+        m->sums = TESS_ALLOC_ZERO(m->ctx, (size_t)m->params.count * sizeof *m->sums);
+    return TESS_OK;
+}
+
+void tess__model_read_sums(const tess_model *m)
+{
+    enum { CHUNK = 1 << 16 };
+    const int64_t count = m->params.count;
+#pragma omp parallel for num_threads(m->ctx->threads)
+    for (int64_t i = 0; i < count; i += CHUNK)
+        m->ctx->kernels->fixed_read(m->gradients + i, m->sums + i, TESS_MIN(count - i, CHUNK));
+}
+
 void tess_model_destroy(tess_model *model)
 {
     if (!model)
         return;
     tess__free(model->ctx, model->values);
     tess__free(model->ctx, model->gradients);
+    tess__free(model->ctx, model->sums);
     tess__arena arena = model->arena; /* the object itself lies in it */
     tess__arena_free(&arena);
 }
@@ -177,5 +194,7 @@ tess_status tess_model_zero_gradients(tess_model *model)
     if (!model->gradients)
         return tess__invalid(__func__, "the model was made without gradients");
     memset(model->gradients, 0, (size_t)model->params.count * sizeof(float));
+    if (model->sums)
+        memset(model->sums, 0, (size_t)model->params.count * sizeof *model->sums);
     return TESS_OK;
 }

@@ -115,6 +115,7 @@ struct tess_model {
     tess__params params;
     const char **names;
     float *values, *gradients; /* (params.count); gradients may be NULL */
+    int64_t *sums; /* (params.count): gradients in fixed point; NULL until an exact pass is made */
 };
 
 /* Bytes a model without gradients takes from its context, and each of its buffers. */
@@ -124,6 +125,10 @@ size_t tess__model_buffer_bytes(const tess__params *params);
 /* A model whose values are not set yet; the caller writes all of them or destroys it. */
 tess_status tess__model_make(tess_ctx *ctx, const tess_model_config *config, int gradients,
                              tess_model **model);
+
+/* Makes the sums of exact passes, once; then the gradients from them. */
+tess_status tess__model_sums(tess_model *model);
+void tess__model_read_sums(const tess_model *model);
 
 /* Where a parameter begins, in values or gradients; NULL if the model has none of it. */
 static inline float *tess__outer_at(const tess_model *m, float *buffer, tess__outer_param id)
@@ -154,6 +159,9 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user);
  * the pass has no lists, or ranks share its tokens and save the lists of what they compute. */
 int tess__pass_saved_lists(const tess_pass *pass);
 
+/* Whether a gradient of an exact pass was too large for its sums, or NaN, since the last call. */
+int tess__pass_beyond(tess_pass *pass);
+
 /* ---- sgemm.c --------------------------------------------------------------------------------- */
 
 /* c = op(a) op(b), or c += if add: (m, n), row-major; op is the transpose where its letter is 'T'.
@@ -181,6 +189,7 @@ tess_status tess__sgemm_ready(void);
 typedef struct {
     void (*fn)(const void *user, int64_t row, int64_t column, int64_t n, float *y);
     const void *user;
+    int64_t row; /* added to the row */
 } tess__epilogue;
 
 /* tess_linear_forward and the parts of tess_linear_backward, with arguments that are right. A
@@ -191,7 +200,7 @@ tess_status tess__linear_forward(const tess_ctx *ctx, const tess_linear_shape *s
 tess_status tess__linear_dx(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
                             const float *w, float *dx, int add, const tess__epilogue *epilogue);
 tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *shape, const float *dy,
-                            const float *x, float *dw, int add);
+                            const float *x, float *dw, int add, const tess__epilogue *epilogue);
 void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,
                        float *sums, int add);
 

@@ -28,6 +28,8 @@ void tess__modulate_backward(tess_pass *p, float *dtable, int n, float *dvectors
         for (int r = 0; r < n; r++) {
             const float *from = p->ws.dmod + (b * MOD_ALL + r) * dim;
             float *to = dtable + r * dim, *vector = dvectors + b * stride + r * step;
+            if (p->z.exact && tess__exact_first(p))
+                tess__exact_add(p, to, from, 1.0f, dim);
             for (int64_t i = 0; i < dim; i++) {
                 to[i] += from[i];
                 vector[i] += from[i];

@@ -40,6 +40,7 @@ tess_status tess__head_backward(tess_pass *p, const float *dout)
     memset(p->ws.g, 0, (size_t)(p->z.rows * dim) * sizeof *p->ws.g);
     tess__norm_rows_backward(p, p->ws.t, p->act.last, p->ws.mod + MOD_SCALE1 * dim, MOD_ALL * dim,
                              p->ws.g, p->ws.dmod + MOD_SCALE1 * dim, p->ws.dmod + MOD_SHIFT1 * dim);
+    TESS_TRY(tess__exact_mod(p));
     tess__modulate_backward(p, tess__outer_at(m, m->gradients, P_TABLE), 2, p->cond.dtemb, 0);
     return TESS_OK;
 }

@@ -23,6 +23,13 @@ static tess_status make_attention(tess_pass *p)
     if (alone)
         TESS_TRY(tess_attn_create(p->ctx, &self, &p->self));
     TESS_TRY(tess_attn_create(p->ctx, &cross, &p->cross));
+    if (p->z.exact && p->shape.train) {
+        tess_attn_shape one = cross;
+        one.batch = 1;
+        TESS_TRY(tess_attn_create(p->ctx, &one, &p->exact.cross));
+        TESS_TRY(tess__model_sums(p->model));
+        memset(p->exact.mod, 0, (size_t)(p->z.batch * MOD_ALL * p->z.dim) * sizeof *p->exact.mod);
+    }
     if (!p->z.sparse)
         return TESS_OK;
     const tess_attn_shape one = tess__pass_one(p);
@@ -58,6 +65,8 @@ tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, te
     plan.ranks = tess__ranks_of(shape->context);
     if (shape->train && !model->gradients)
         return tess__invalid(__func__, "train is 1, but the model was made without gradients");
+    if (shape->exact && shape->train && !shape->context)
+        return tess__invalid(__func__, "context is NULL, must be given with exact and train");
     const size_t object = tess__arena_round(sizeof plan);
     char *memory = TESS_ALLOC(model->ctx, object + tess__pass_layout(&plan, NULL, &saved));
     tess_pass *made = (tess_pass *)memory;
@@ -85,6 +94,7 @@ void tess_pass_destroy(tess_pass *pass)
     tess_attn_destroy(pass->sparse.one);
     tess_attn_destroy(pass->self);
     tess_attn_destroy(pass->cross);
+    tess_attn_destroy(pass->exact.cross);
     tess_selection_destroy(pass->sparse.lists);
     tess_predict_destroy(pass->learn.predict);
     for (int kind = 0; kind < TESS_SELECT_COUNT; kind++)
@@ -228,6 +238,13 @@ void tess__pass_ready(tess_pass *pass, tess__ready_fn fn, void *user)
 int tess__pass_saved_lists(const tess_pass *pass)
 {
     return pass->sparse.lists ? pass->sparse.saved_lists : -1;
+}
+
+int tess__pass_beyond(tess_pass *pass)
+{
+    const int beyond = pass->exact.beyond;
+    pass->exact.beyond = 0;
+    return beyond;
 }
 
 static tess_status run_backward(tess_pass *p, const float *dout, float *dx)

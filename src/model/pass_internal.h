@@ -47,6 +47,8 @@ typedef struct {
     float *at[SET_SLOTS];
 } tess__set;
 
+enum { TESS__CUTS_MAX = 29 }; /* 28 places where 2 to 8 ranks cut the tokens */
+
 /* Sizes that follow from configuration and shape. */
 typedef struct {
     int batch, heads, head_dim, layers;
@@ -60,6 +62,11 @@ typedef struct {
     int64_t chunk;               /* rows of the feed-forward layer at a time */
     int64_t parts;               /* partial column sums */
     int64_t slot[SET_SLOTS];     /* elements of a set's buffers */
+    /* Local rows of a sample whose sums are made in one: all of them, or with exact what lies
+     * between the places where any number of ranks would cut the tokens. */
+    int exact, cuts;
+    int64_t cut_at[TESS__CUTS_MAX + 1];    /* first row of each, and the end */
+    int64_t cut_block[TESS__CUTS_MAX + 1]; /* blocks of TESS__BLOCK_ROWS before each */
     /* Of a pass whose layers may attend sparsely; else 0. */
     int sparse;
     int cube[3];
@@ -162,6 +169,17 @@ typedef struct {
     double *stats;         /* of ranks: what the keys of all of them say of these queries */
 } tess__learning;
 
+/* Sums in fixed point: exact.c. */
+typedef struct {
+    tess_attn *cross;  /* attention to the text, of one sample and at most all local rows */
+    int64_t *mod;      /* (batch, MOD_ALL, dim): the gradients of the modulation */
+    int64_t *text;     /* (2, batch, heads, text, head_dim): of keys and values of the text */
+    float *text_part;  /* (2, heads, text, head_dim): what a cut gives */
+    float *lse;        /* (heads, local): of a cut */
+    float *columns;    /* of a layer's output: its bias's gradient by a cut */
+    int beyond;        /* 1: an addend was too large or NaN */
+} tess__exact;
+
 struct tess_pass {
     tess_ctx *ctx;
     tess_model *model;       /* the weights; layers.c gives views of them */
@@ -174,6 +192,7 @@ struct tess_pass {
     float *rope[3];        /* (side, 2, part of head_dim): rotations along each axis */
     /* What it computes with and in. */
     tess__ranks ranks;
+    tess__exact exact;
     tess__conditioning cond;
     tess__block_values act;
     tess__workspace ws;
@@ -222,8 +241,14 @@ tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int chan
 
 /* ---- layers.c: timed products, and loops over rows ------------------------------------------- */
 
+/* What the rows of a linear layer are: with exact, each product and each sum over rows is of one
+ * cut, one prompt, one sample or of the piece that the caller cuts. Text and samples are the same
+ * on all ranks, of which the first one counts. */
+typedef enum { ROWS_TOKENS, ROWS_TEXT, ROWS_SAMPLES, ROWS_PIECE } tess__rows_kind;
+
 /* A linear layer of the model, or several side by side. */
 typedef struct {
+    tess__rows_kind kind;
     int64_t in, out;
     const float *w, *b;
     float *dw, *db; /* NULL without gradients */
@@ -256,9 +281,10 @@ tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows
 tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
                           const float *x, int add);
 
-/* The gradients of such a layer's weights and gate, from p->ws.m and p->ws.g of one sample. */
-void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t sample, const float *gate,
-                         float *dgate);
+/* The gradients of such a layer's weights and gate, from p->ws.m and p->ws.g of the rows of a cut.
+ * With exact dgate is p->exact.mod's. */
+void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
+                         const float *gate, float *dgate);
 
 /* y = g gate, row by row. */
 void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y);
@@ -281,15 +307,41 @@ typedef struct {
     int rotate; /* 1: rotated by the token's place */
 } tess__qkv_part;
 
-void tess__to_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
+void tess__to_heads(tess_pass *p, tess__rows_kind kind, const float *x, int n_parts,
                     const tess__qkv_part *parts);
 
 /* dx: (rows, n_parts * dim) of the gradients in heads; x as before. dweight is added to. */
-void tess__from_heads(tess_pass *p, int64_t per_sample, const float *x, int n_parts,
+void tess__from_heads(tess_pass *p, tess__rows_kind kind, const float *x, int n_parts,
                       const tess__qkv_part *parts, float *dx);
 
 tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_sample);
 tess_view tess__rows_view(const tess_pass *p, const float *rows);
+
+/* ---- exact.c: sums in fixed point, of passes made with exact --------------------------------- */
+
+/* Sets cuts and cut_at. */
+void tess__exact_cuts(tess__sizes *z);
+
+/* The cut that a local row of any sample lies in: its first row and the row behind it. */
+typedef struct {
+    int64_t begin, end;
+} tess__cut;
+tess__cut tess__cut_of(const tess_pass *p, int64_t row);
+
+/* Adds n numbers, times a factor, to the sums of a parameter's gradient or of p->ws.dmod, where
+ * `gradient` lies. Threads may call it at once for different places. */
+void tess__exact_add(tess_pass *p, const float *gradient, const float *x, float factor, int64_t n);
+
+/* Whether this rank counts what all ranks of the context have alike. */
+int tess__exact_first(const tess_pass *p);
+
+/* Collective: p->ws.dmod of all ranks, and nothing in its sums. */
+tess_status tess__exact_mod(tess_pass *p);
+
+/* Attention to the text: gradients of this rank's queries; then, collective, those of keys and
+ * values. Views are of the batch. */
+tess_status tess__exact_cross(tess_pass *p, const tess_view in[3], const tess__set *s,
+                              const tess_view d[3]);
 
 /* ---- rope.c ---------------------------------------------------------------------------------- */
 

@@ -250,6 +250,19 @@ static void cut_ranks(tess_pass *p, cutter *c)
     p->learn.stats = cut(c, (size_t)(ranks * rows * TESS_PREDICT_STATS) * sizeof *p->learn.stats);
 }
 
+static void cut_exact(tess_pass *p, cutter *c)
+{
+    const tess__sizes *z = &p->z;
+    const int64_t text = 2 * z->text * z->dim;
+    if (!z->exact)
+        return;
+    p->exact.mod = cut(c, (size_t)(z->batch * MOD_ALL * z->dim) * sizeof *p->exact.mod);
+    p->exact.text = cut(c, (size_t)(z->batch * text) * sizeof *p->exact.text);
+    p->exact.text_part = cut_floats(c, text);
+    p->exact.lse = cut_floats(c, z->heads * z->local);
+    p->exact.columns = cut_floats(c, largest((const int64_t[]){6 * z->dim, z->ffn, z->patch_out}, 3));
+}
+
 static void cut_workspace(tess_pass *p, cutter *c)
 {
     const tess__sizes *z = &p->z;
@@ -268,6 +281,7 @@ static void cut_workspace(tess_pass *p, cutter *c)
     cut_work_set(p, c);
     if (!p->shape.train)
         return;
+    cut_exact(p, c);
     p->ws.dmod = cut_floats(c, MOD_ALL * n);
     p->cond.dsix = cut_floats(c, 6 * n);
     p->cond.dtemb = cut_floats(c, n);

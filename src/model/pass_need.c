@@ -81,6 +81,17 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
            tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity);
 }
 
+static int exact_train(const tess_pass *p)
+{
+    return p->z.exact && p->shape.train;
+}
+
+/* Of the model's sums in fixed point. */
+static int64_t sums_bytes(const tess_pass *p, const tess__params *params)
+{
+    return exact_train(p) ? params->count * (int64_t)sizeof(int64_t) + TESS_ALLOC_OVERHEAD : 0;
+}
+
 tess_status tess_model_need(const tess_model_config *config, const tess_model_opts *opts,
                             const tess_pass_shape *shape, int threads, tess_model_memory *memory)
 {
@@ -99,11 +110,13 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
     const tess_attn_shape cross = tess__pass_attention(&pass.z, pass.z.text);
     tess_model_memory m = {
         .weights = (int64_t)tess__model_bytes(&params),
-        .gradients = opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0,
+        .gradients = (opts && opts->gradients ? (int64_t)tess__model_buffer_bytes(&params) : 0) +
+                     sums_bytes(&pass, &params),
         .activations = (int64_t)saved,
         .workspace = (int64_t)(all - saved + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
                                (shape->context ? 0 : tess__attn_bytes(&self, threads, 1)) +
-                               tess__attn_bytes(&cross, threads, 1) + sparse_bytes(&pass, threads)),
+                               tess__attn_bytes(&cross, threads, 1) * (1 + exact_train(&pass)) +
+                               sparse_bytes(&pass, threads)),
     };
     m.total = m.weights + m.gradients + m.activations + m.workspace;
     *memory = m;

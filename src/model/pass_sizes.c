@@ -128,13 +128,16 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
         TESS_TRY(check_sparse(who, shape, z.tokens));
         size_lists(shape, &z);
     }
+    TESS_TRY(tess__check_flag(who, "exact", shape->exact));
+    z.exact = shape->exact;
     if (shape->context)
         TESS_TRY(tess__ranks_fit(who, shape, &z));
+    tess__exact_cuts(&z);
     z.rows = z.batch * z.local;
     z.text_rows = z.batch * z.text;
     z.chunk = z.local < TESS__FFN_ROWS ? z.local : TESS__FFN_ROWS;
-    const int64_t longer = z.local > z.text ? z.local : z.text;
-    z.parts = z.batch * ((longer + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS);
+    const int64_t blocks = (z.text + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS;
+    z.parts = z.batch * TESS_MAX(z.cut_block[z.cuts], blocks);
     set_slots(&z);
     if (shape->context)
         z.slot[SET_LSE1] = 0; /* the executor keeps them */

@@ -108,7 +108,7 @@ static tess_status hidden_gradients(tess_pass *p, tess__token_range own, float *
     scatter_queries(p, own);
     if (predictor->opts.rotary)
         rotate_back(p);
-    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj_of(p), p->ws.n, dw, 1));
+    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj_of(p), p->ws.n, dw, 1, NULL));
     tess__column_sums(p->ctx, shape.rows, shape.out, dproj_of(p),
                       dw + 2 * tess__predictor_matrix(predictor), 1);
     return TESS_OK;

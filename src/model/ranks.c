@@ -54,6 +54,8 @@ tess_status tess__ranks_fit(const char *who, const tess_pass_shape *shape, tess_
         if (sizes[i].have != sizes[i].want)
             return tess__invalid(who, "the context's %s is %lld, must be the pass's, %lld",
                                  sizes[i].name, (long long)sizes[i].have, (long long)sizes[i].want);
+    if (z->exact && !o->exact)
+        return tess__invalid(who, "the context's exact is 0, must be the pass's, 1");
     const int saves = saves_of(shape, z->layers);
     if (o->saves < saves)
         return tess__invalid(who, "the context's saves is %d, must be %d or more", o->saves, saves);

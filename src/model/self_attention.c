@@ -41,7 +41,7 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
     norm_input(p, s);
     TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->ws.n, s->at[SET_QKV], NULL));
     make_parts(p, layer, p->ws.big, parts);
-    tess__to_heads(p, p->z.local, s->at[SET_QKV], 3, parts);
+    tess__to_heads(p, ROWS_TOKENS, s->at[SET_QKV], 3, parts);
     TESS_TRY(tess__attend_forward(p, layer, parts, s));
     return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O1], s->at[SET_X0],
                                 p->ws.mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
@@ -51,14 +51,15 @@ tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
 static tess_status out_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
-    const int64_t dim = p->z.dim, local = p->z.local;
+    const int64_t dim = p->z.dim;
     const float *gate = p->ws.mod + MOD_GATE1 * dim;
     tess__gate_rows(p, p->ws.g, gate, p->ws.n);
     TESS_TRY(tess__layer_dx(p, &out, p->z.rows, p->ws.n, p->ws.t, 0, NULL));
-    for (int64_t b = 0; b < p->z.batch; b++) {
-        const int64_t row = b * local, at = b * MOD_ALL * dim;
-        TESS_TRY(tess__layer_m(p, &out, row, local, s->at[SET_O1] + row * dim, 0));
-        tess__gate_backward(p, &out, b, gate + at, p->ws.dmod + MOD_GATE1 * dim + at);
+    for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
+        const int64_t at = row / p->z.local * MOD_ALL * dim;
+        rows = tess__cut_of(p, row).end - row;
+        TESS_TRY(tess__layer_m(p, &out, row, rows, s->at[SET_O1] + row * dim, 0));
+        tess__gate_backward(p, &out, row, rows, gate + at, p->ws.dmod + MOD_GATE1 * dim + at);
     }
     return TESS_OK;
 }
@@ -72,11 +73,11 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
     make_parts(p, layer, p->ws.big, parts);
     make_parts(p, layer, p->ws.big + 3 * rows * dim, gradients);
     if (!p->ranks.comm) /* the executor keeps its own */
-        tess__to_heads(p, p->z.local, s->at[SET_QKV], 3, parts);
+        tess__to_heads(p, ROWS_TOKENS, s->at[SET_QKV], 3, parts);
     norm_input(p, s);
     TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->ws.t));
     float *dqkv = p->ws.big;
-    tess__from_heads(p, p->z.local, s->at[SET_QKV], 3, gradients, dqkv);
+    tess__from_heads(p, ROWS_TOKENS, s->at[SET_QKV], 3, gradients, dqkv);
     TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->ws.n));
     TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->ws.t, 0, NULL));
     tess__norm_rows_backward(p, p->ws.t, s->at[SET_X0], p->ws.mod + MOD_SCALE1 * dim, MOD_ALL * dim,

@@ -160,6 +160,15 @@ double tess__optim_squares(tess__optim *optim, const float *gradient)
     return sum;
 }
 
+void tess__optim_squares_each(tess__optim *optim, const float *gradient, double *each)
+{
+    tess__optim_squares(optim, gradient);
+    for (int i = 0; i < optim->n_slots; i++)
+        each[optim->slots[i].param] = 0.0;
+    for (int64_t i = 0; i < optim->n_pieces; i++)
+        each[optim->slots[optim->pieces[i].slot].param] += optim->sums[i];
+}
+
 tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step, float *value,
                                const float *gradient)
 {

@@ -72,6 +72,9 @@ void tess__optim_destroy(tess__optim *optim); /* {0} accepted */
 /* The sum of squares of all gradients; not finite if one of them is not. */
 double tess__optim_squares(tess__optim *optim, const float *gradient);
 
+/* The same for each slot by itself, at its number: each[slot.param]. */
+void tess__optim_squares_each(tess__optim *optim, const float *gradient, double *each);
+
 tess_status tess__optim_update(tess__optim *optim, const tess__optim_step *step, float *value,
                                const float *gradient);
 

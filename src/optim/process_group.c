@@ -40,7 +40,7 @@ tess_status tess__pg_layout(const char *who, const tess_train_opts *opts, int mi
     return TESS_OK;
 }
 
-tess_status tess__pg_open(const char *who, const tess_train_opts *opts, int mixed,
+tess_status tess__pg_open(const char *who, tess_ctx *ctx, const tess_train_opts *opts, int mixed,
                           tess__process_group *pg)
 {
     tess__process_group made;
@@ -55,6 +55,8 @@ tess_status tess__pg_open(const char *who, const tess_train_opts *opts, int mixe
         tess_comm_destroy(made.cp_comm);
         made.cp_comm = NULL;
     }
+    if (made.cp_size == 1 && opts->exact_ranks)
+        TESS_TRY(tess__pg_agree(&made, tess_comm_self(ctx, &made.cp_comm)));
     *pg = made;
     return TESS_OK;
 }

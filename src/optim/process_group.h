@@ -31,7 +31,8 @@
 
 typedef struct {
     tess_comm *world;     /* the caller's; NULL: one rank */
-    tess_comm *cp_comm;   /* of the context-parallel group; NULL: cp_size is 1 */
+    tess_comm *cp_comm;   /* of the context-parallel group; NULL: cp_size is 1, but for exact_ranks
+                             a communicator of one rank */
     int rank, size;       /* 0 and 1 without a world */
     int dp_size, dp_rank; /* groups that share the clips, and the number of this one */
     int cp_size, cp_rank; /* ranks that share the tokens of a clip, and this one's number */
@@ -40,7 +41,7 @@ typedef struct {
 
 /* Collective. Makes the groups of the options; EINVAL if they do not divide ranks and clips. mixed:
  * 1: of clips of several sizes, whose ranks are all groups of their own and take uneven shares. */
-tess_status tess__pg_open(const char *who, const tess_train_opts *opts, int mixed,
+tess_status tess__pg_open(const char *who, tess_ctx *ctx, const tess_train_opts *opts, int mixed,
                           tess__process_group *pg);
 void tess__pg_close(tess__process_group *pg); /* {0} accepted */
 
@@ -107,6 +108,7 @@ int64_t tess__owners_share(const tess__owners *owners, int rank);
 typedef struct {
     float *send, *recv;
     int64_t *recv_bytes; /* (ranks), all the same */
+    int64_t *send_bytes; /* (ranks) */
     tess_request *request;
     int part; /* -1: none */
 } tess__stage;
@@ -119,15 +121,17 @@ typedef struct {
     const tess__process_group *pg;
     const tess__owners *owners;
     float *gradients; /* of the model */
+    const int64_t *sums; /* the same in fixed point, with exact_ranks; else NULL */
     tess__stage stages[TESS__STAGES];
     int next;
     int64_t waited_ns; /* for parts in flight, in total */
 } tess__reduce;
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
-                                const tess__owners *owners, float *gradients, tess__reduce *reduce);
+                                const tess__owners *owners, float *gradients, const int64_t *sums,
+                                tess__reduce *reduce);
 void tess__reduce_destroy(tess__reduce *reduce); /* {0} accepted */
-int64_t tess__reduce_bytes(const tess__owners *owners, int rank);
+int64_t tess__reduce_bytes(const tess__owners *owners, int rank, int exact);
 
 /* A tess__ready_fn; user: the tess__reduce. After layer -1 every owner has its sums. */
 tess_status tess__reduce_ready(void *user, int layer);

@@ -12,54 +12,69 @@
  * computed, and the two stages hold 2 (part + P shard) bytes. Every element is summed from rank 0
  * to the last: the same bits on repeat, whatever arrives first.
  *
+ * With exact_ranks sums in fixed point travel in place of gradients, eight bytes for four, and are
+ * read when all are added: the order of ranks does not matter, nor how many there are.
+ *
  * Values return by an all-gather for each part: the shard of every owner to all ranks.
  */
 #include "process_group.h"
 
 #include <string.h>
 
-/* Copies the slots of a part that `rank` owns (or all, for -1) between an array and a packed
- * buffer; owner by owner in the packed one. */
-static void copy_slots(const tess__reduce *r, int part, int rank, float *array, float *packed,
-                       int pack)
+/* Copies the slots of a part that `rank` owns (or all, for -1) between an array of elements of
+ * `size` bytes and a packed buffer; owner by owner in the packed one. */
+static void copy_slots(const tess__reduce *r, int part, int rank, void *array, void *packed,
+                       size_t size, int pack)
 {
     const tess__owners *o = r->owners;
-    int64_t at = 0;
+    char *at = packed;
     for (int i = o->begin[part]; i < o->begin[part + 1]; i++) {
         const tess__optim_slot *slot = &o->slots[o->order[i]];
         if (rank >= 0 && o->owner[o->order[i]] != rank)
             continue;
-        const size_t bytes = (size_t)slot->count * sizeof *array;
-        if (pack)
-            memcpy(packed + at, array + slot->at, bytes);
-        else
-            memcpy(array + slot->at, packed + at, bytes);
-        at += slot->count;
+        const size_t bytes = (size_t)slot->count * size;
+        char *place = (char *)array + (size_t)slot->at * size;
+        memcpy(pack ? at : place, pack ? place : at, bytes);
+        at += bytes;
     }
+}
+
+/* Bytes of an element on its way to the owner, over those of a float. */
+static int words_of(const tess__reduce *r)
+{
+    return r->sums ? (int)(sizeof *r->sums / sizeof(float)) : 1;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int64_t tess__reduce_bytes(const tess__owners *owners, int rank)
+int64_t tess__reduce_bytes(const tess__owners *owners, int rank, int exact)
 {
+    const int64_t words = exact ? (int64_t)(sizeof(int64_t) / sizeof(float)) : 1;
     return TESS__STAGES *
-           (tess__owners_part(owners) + owners->ranks * tess__owners_share(owners, rank) +
-            owners->ranks * (int64_t)sizeof(int64_t));
+           (words * (tess__owners_part(owners) + owners->ranks * tess__owners_share(owners, rank)) +
+            2 * owners->ranks * (int64_t)sizeof(int64_t));
 }
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
-                                const tess__owners *owners, float *gradients, tess__reduce *reduce)
+                                const tess__owners *owners, float *gradients, const int64_t *sums,
+                                tess__reduce *reduce)
 {
-    tess__reduce r = {
-        .ctx = ctx, .arena = {.ctx = ctx}, .pg = pg, .owners = owners, .gradients = gradients};
-    const size_t send = (size_t)tess__owners_part(owners);
-    const size_t recv = (size_t)owners->ranks * (size_t)tess__owners_share(owners, pg->rank);
+    tess__reduce r = {.ctx = ctx,
+                      .arena = {.ctx = ctx},
+                      .pg = pg,
+                      .owners = owners,
+                      .gradients = gradients,
+                      .sums = sums};
+    const size_t words = (size_t)words_of(&r), ranks = (size_t)owners->ranks;
+    const size_t send = words * (size_t)tess__owners_part(owners);
+    const size_t recv = words * ranks * (size_t)tess__owners_share(owners, pg->rank);
     for (int i = 0; i < TESS__STAGES; i++) {
         tess__stage *s = &r.stages[i];
         s->part = -1;
         s->send = tess__arena_take(&r.arena, send);
         s->recv = tess__arena_take(&r.arena, recv);
-        s->recv_bytes = tess__arena_take(&r.arena, (size_t)owners->ranks * sizeof *s->recv_bytes);
+        s->recv_bytes = tess__arena_take(&r.arena, 2 * ranks * sizeof *s->recv_bytes);
+        s->send_bytes = s->recv_bytes + ranks;
         if (!s->send || !s->recv || !s->recv_bytes) {
             tess__arena_free(&r.arena);
             return TESS_ENOMEM;
@@ -91,6 +106,22 @@ static void sum_ranks(const tess__reduce *r, float *recv, int64_t n)
     }
 }
 
+/* The same in fixed point, read into `packed` as floats. */
+static void sum_fixed(const tess__reduce *r, int64_t *recv, int64_t n, float *packed)
+{
+    const int ranks = r->owners->ranks;
+#pragma omp parallel for num_threads(r->ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += TESS_PIECE) {
+        const int64_t count = TESS_MIN(n - at, TESS_PIECE);
+        for (int rank = 1; rank < ranks; rank++) {
+            const int64_t *from = recv + rank * n + at;
+            for (int64_t i = 0; i < count; i++)
+                recv[at + i] = (int64_t)((uint64_t)recv[at + i] + (uint64_t)from[i]);
+        }
+        r->ctx->kernels->fixed_read(packed + at, recv + at, count);
+    }
+}
+
 static tess_status receive_part(tess__reduce *r, tess__stage *s)
 {
     if (s->part < 0)
@@ -102,8 +133,13 @@ static tess_status receive_part(tess__reduce *r, tess__stage *s)
     s->request = NULL;
     TESS_TRY(tess_comm_wait(r->pg->world, request));
     r->waited_ns += tess_comm_clock(r->pg->world) - begin;
-    sum_ranks(r, s->recv, s->recv_bytes[0] / (int64_t)sizeof(float));
-    copy_slots(r, part, r->pg->rank, r->gradients, s->recv, 0);
+    const int64_t n = s->recv_bytes[0] / (int64_t)sizeof(float) / words_of(r);
+    float *sums = r->sums ? s->send : s->recv;
+    if (r->sums)
+        sum_fixed(r, (int64_t *)(void *)s->recv, n, sums);
+    else
+        sum_ranks(r, s->recv, n);
+    copy_slots(r, part, r->pg->rank, r->gradients, sums, sizeof *sums, 0);
     return TESS_OK;
 }
 
@@ -113,11 +149,17 @@ static tess_status send_part(tess__reduce *r, int part)
     const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
     tess__stage *s = &r->stages[r->next++ % TESS__STAGES];
     TESS_TRY(receive_part(r, s));
-    copy_slots(r, part, -1, r->gradients, s->send, 1);
-    for (int rank = 0; rank < o->ranks; rank++)
-        s->recv_bytes[rank] = bytes[r->pg->rank];
-    TESS_TRY(tess_comm_start_alltoallv(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->send, bytes, s->recv,
-                                       s->recv_bytes, &s->request));
+    const int words = words_of(r);
+    if (r->sums)
+        copy_slots(r, part, -1, (void *)(uintptr_t)r->sums, s->send, sizeof *r->sums, 1);
+    else
+        copy_slots(r, part, -1, r->gradients, s->send, sizeof *r->gradients, 1);
+    for (int rank = 0; rank < o->ranks; rank++) {
+        s->send_bytes[rank] = words * bytes[rank];
+        s->recv_bytes[rank] = words * bytes[r->pg->rank];
+    }
+    TESS_TRY(tess_comm_start_alltoallv(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->send, s->send_bytes,
+                                       s->recv, s->recv_bytes, &s->request));
     s->part = part;
     return TESS_OK;
 }
@@ -141,12 +183,12 @@ tess_status tess__reduce_values(tess__reduce *r, float *values)
     tess__stage *s = &r->stages[0];
     for (int part = 0; part < o->parts; part++) {
         const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
-        copy_slots(r, part, r->pg->rank, values, s->recv, 1);
+        copy_slots(r, part, r->pg->rank, values, s->recv, sizeof *values, 1);
         const int64_t begin = tess_comm_clock(r->pg->world);
         TESS_TRY(tess_comm_allgatherv(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->recv,
                                       bytes[r->pg->rank], s->send, bytes));
         r->waited_ns += tess_comm_clock(r->pg->world) - begin;
-        copy_slots(r, part, -1, values, s->send, 0);
+        copy_slots(r, part, -1, values, s->send, sizeof *values, 0);
     }
     return TESS_OK;
 }

@@ -37,7 +37,7 @@ tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim op
     tess_status status =
         tess__owners_create(made->ctx, &model->params, optim, info.size, &made->owners);
     if (status == TESS_OK)
-        status = tess__reduce_create(made->ctx, &made->pg, &made->owners, model->gradients,
+        status = tess__reduce_create(made->ctx, &made->pg, &made->owners, model->gradients, NULL,
                                      &made->reduce);
     if (status == TESS_OK)
         *reduce = made;
@@ -69,7 +69,7 @@ tess_status tess_reduce_query(const tess_reduce *reduce, tess_reduce_info *info)
 {
     TESS_REQUIRE(reduce, info);
     *info = (tess_reduce_info){.waited_ns = reduce->reduce.waited_ns,
-                               .bytes = tess__reduce_bytes(&reduce->owners, reduce->pg.rank),
+                               .bytes = tess__reduce_bytes(&reduce->owners, reduce->pg.rank, 0),
                                .owner = reduce->owners.owner,
                                .params = reduce->owners.n_slots};
     return TESS_OK;

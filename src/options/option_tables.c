@@ -35,6 +35,9 @@
 #define CUBE(member, help) OPTION(member, CUBE, 0, 0, NULL, NULL, help, NULL)
 #define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help, NULL)
 
+static const char exact_help[] =
+    "the same bits on any number of ranks (1 to 8 for the tokens of a clip) and with every "
+    "strategy but ring and selective";
 static const char strategy_help[] =
     "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees such as "
     "4x2r; auto: per layer, by predicted time";
@@ -98,6 +101,7 @@ static const tess_option train_options[] = {
         "share the clips; 0: all"),
     TEXT(strategy, strategy_help),
     TEXT(cluster, cluster_help),
+    FLAG(exact_ranks, exact_help),
 };
 static const tess_train_opts train_defaults = TESS_TRAIN_OPTS_INIT;
 #undef OPTS
@@ -197,6 +201,7 @@ static const tess_option sample_options[] = {
          "guidance and an even number of ranks"),
     TEXT(strategy, strategy_help),
     TEXT(cluster, cluster_help),
+    FLAG(exact_ranks, exact_help),
 };
 static const tess_sample_opts sample_defaults = TESS_SAMPLE_OPTS_INIT;
 #undef OPTS

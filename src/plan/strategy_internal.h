@@ -26,6 +26,9 @@ static inline int64_t tess__shard(int64_t rows, int ranks, int p)
     return p * (rows / ranks) + TESS_MIN(p, rest);
 }
 
+/* With exact sums (kernels/fixed.c): ranks that may share the tokens. */
+enum { TESS__EXACT_RANKS = 8 };
+
 /* Heads of a group of a layer of whole heads. */
 static inline int64_t tess__group_heads(const tess_plan_info *info, const tess_plan_layer *layer,
                                         int u)

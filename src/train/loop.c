@@ -64,6 +64,19 @@ static tess_status forward(tess_train *t, int micro)
     return tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out);
 }
 
+/* The loss and its gradient clip by clip, for sums that do not depend on who has which clips. */
+static double loss_of_clips(tess_train *t)
+{
+    const double share = 1.0 / ((double)t->opts.accumulate * t->opts.batch);
+    double sum = 0.0;
+    for (int b = 0; b < t->batch; b++) {
+        const int64_t at = b * t->size;
+        sum += tess__in_units(share * tess__flow_loss(t->ctx, t->target + at, t->size, share,
+                                                      t->out + at, t->sums));
+    }
+    return sum;
+}
+
 /* Forward and backward over all micro-batches; with many ranks it starts the reduce-scatter of the
  * gradients. *loss: of this rank's clips. *waited: for data. */
 static tess_status accumulate_gradients(tess_train *t, double *loss, int64_t *waited)
@@ -81,13 +94,33 @@ static tess_status accumulate_gradients(tess_train *t, double *loss, int64_t *wa
         *waited += tess__pg_clock(&t->pg) - asked;
         prepare(t, &batch, micro);
         TESS_TRY(forward(t, micro));
-        sum += share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
+        sum += t->opts.exact_ranks
+                   ? loss_of_clips(t)
+                   : share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
         if (!isfinite(sum) && !many)
             break; /* useless gradients; but other ranks would wait for them */
         tess__pass_ready(t->pass, many && last ? tess__reduce_ready : NULL, &t->reduce);
         TESS_TRY(tess_pass_backward(t->pass, t->out, NULL));
     }
+    if (t->opts.exact_ranks && !many)
+        tess__model_read_sums(t->model);
     *loss = sum;
+    return TESS_OK;
+}
+
+/* The gradients' norm, added in the order of parameters. */
+static tess_status exact_norm(tess_train *t, double *norm)
+{
+    const int n = t->model->params.params;
+    double sum = 0.0;
+    memset(t->squares, 0, (size_t)n * sizeof *t->squares);
+    tess__optim_squares_each(&t->optim, t->model->gradients, t->squares);
+    if (tess__pass_beyond(t->pass))
+        t->squares[0] = (double)NAN;
+    TESS_TRY(tess__pg_allreduce(&t->pg, t->squares, n));
+    for (int i = 0; i < n; i++)
+        sum += t->squares[i];
+    *norm = sqrt(sum);
     return TESS_OK;
 }
 
@@ -99,7 +132,7 @@ static tess_status reduce_loss(tess_train *t, double *loss, double *norm)
     TESS_TRY(tess__pg_allreduce(&t->pg, sums, 2));
     *loss = sums[0];
     *norm = sqrt(sums[1]);
-    return TESS_OK;
+    return t->opts.exact_ranks ? exact_norm(t, norm) : TESS_OK;
 }
 
 /* Saves the state of a run that ends, on all ranks, if it has a folder. A failure to save is

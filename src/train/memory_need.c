@@ -28,6 +28,7 @@ void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *i
         .keep = opts->keep,
         .store = opts->store,
         .cube = ordered ? opts->cube : NULL,
+        .exact = opts->exact_ranks,
     };
 }
 
@@ -97,7 +98,7 @@ static tess_status owned_need(const tess_model_config *config, const tess_train_
     if (own) {
         const int n = tess__owners_own(&owners, pg->rank, own);
         tess__optim_measure(own, NULL, n, opts->ema > 0, threads, need);
-        need->workspace += tess__reduce_bytes(&owners, pg->rank);
+        need->workspace += tess__reduce_bytes(&owners, pg->rank, opts->exact_ranks);
         if (pg->rank == 0)
             need->workspace += owners.total_second * (int64_t)sizeof(float);
     }
@@ -185,7 +186,7 @@ static void share_tokens(const tess_model_config *m, const tess_pass_shape *shap
     const int64_t rows = shape->batch * ((tokens + ranks - 1) / ranks);
     const int64_t keys = shape->batch * tokens * ((m->heads + ranks - 1) / ranks) * m->head_dim;
     const int64_t saves = shape->keep == TESS_KEEP_ALL ? m->layers : 1;
-    if (ranks == 1)
+    if (ranks == 1 && !shape->exact)
         return;
     memory->activations =
         memory->activations / ranks + saves * (2 * keys + rows * (2 * dim + m->heads)) * f;

@@ -56,6 +56,7 @@ tess_status tess__pass_cp(tess_ctx *ctx, tess_comm *comm, const tess__sharing *s
                  : shape->keep == TESS_KEEP_ALL ? config->layers
                                                 : 1,
         .train = shape->train,
+        .exact = shape->exact,
         .strategy = s->strategy,
         .cluster = s->cluster,
         .rates_from = s->like,

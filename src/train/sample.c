@@ -150,7 +150,8 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
                              .height = o->height,
                              .width = o->width,
                              .text_len = o->text_len,
-                             .cube = ordered ? o->cube : NULL};
+                             .cube = ordered ? o->cube : NULL,
+                             .exact = o->exact_ranks};
     /* Sides that make no grid are named by the pass. */
     const int grid[3] = {o->frames / patch[0], o->height / patch[1], o->width / patch[2]};
     const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;

@@ -34,6 +34,7 @@ static tess_status take_buffers(tess_train *t)
         {(void **)&t->timestep, batch * sizeof *t->timestep},
         {(void **)&t->u, batch * sizeof *t->u},
         {(void **)&t->sums, (numbers / TESS_PIECE + 1) * sizeof *t->sums},
+        {(void **)&t->squares, (size_t)t->model->params.params * sizeof *t->squares},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].place = TESS_TAKE(&t->arena, parts[i].bytes);
@@ -61,7 +62,8 @@ static tess_status make_owners(tess_train *t)
     if (!tess__pg_many(&t->pg))
         return TESS_OK;
     TESS_TRY(tess__owners_create(t->ctx, &t->model->params, t->opts.optim, t->pg.size, &t->owners));
-    return tess__reduce_create(t->ctx, &t->pg, &t->owners, t->model->gradients, &t->reduce);
+    return tess__reduce_create(t->ctx, &t->pg, &t->owners, t->model->gradients, t->model->sums,
+                               &t->reduce);
 }
 
 static tess_status make_control(tess_train *t)
@@ -132,7 +134,7 @@ static tess_status build(tess_train *t)
 static tess_status build_together(tess_train *t, const char *who)
 {
     const int mixed = t->info.sizes > 1;
-    TESS_TRY(tess__pg_open(who, &t->opts, mixed, &t->pg));
+    TESS_TRY(tess__pg_open(who, t->ctx, &t->opts, mixed, &t->pg));
     t->batch = mixed ? 1 : t->opts.batch / t->pg.dp_size;
     TESS_TRY(tess__pg_agree(&t->pg, tess__mixture_create(t)));
     TESS_TRY(tess__pg_agree(&t->pg, make_control(t)));

@@ -58,6 +58,7 @@ struct tess_train {
     float *timestep;                /* (batch) */
     double *u;                      /* (batch): noise levels before the shift */
     double *sums;                   /* of the pieces of a batch */
+    double *squares;                /* of the gradients of each parameter, with exact_ranks */
 
     int64_t step;    /* done */
     int64_t batches; /* read from the data */
@@ -112,6 +113,9 @@ void tess__flow_noise(const tess_ctx *ctx, const tess__noising *noising, const f
  * of factor times that mean. sums has room for n / TESS_PIECE + 1. */
 double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, double factor,
                        float *out, double *sums);
+
+/* x in units of 2^-40: sums of such numbers below 2^13 are exact in any order. */
+double tess__in_units(double x);
 
 /* ---- memory_need.c --------------------------------------------------------------------------- */
 

@@ -48,11 +48,13 @@ static tess_status run_batches(tess_train *t, double *buckets)
             TESS_TRY(tess__attend_table_set(&t->control->table, t->pass, t->u,
                                             &(tess__attend_pass){.sample = first}));
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
-        for (int b = 0; b < t->batch && first + b < pairs; b++)
+        for (int b = 0; b < t->batch && first + b < pairs; b++) {
+            const double loss = tess__flow_loss(t->ctx, t->target + b * t->size, t->size, 0.0,
+                                                t->out + b * t->size, t->sums) /
+                                t->opts.validate_clips;
             buckets[(first + b) % TESS_NOISE_BUCKETS] +=
-                tess__flow_loss(t->ctx, t->target + b * t->size, t->size, 0.0, t->out + b * t->size,
-                                t->sums) /
-                t->opts.validate_clips;
+                t->opts.exact_ranks ? tess__in_units(loss) : loss;
+        }
     }
     return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
 }

@@ -96,6 +96,7 @@ static opt options[] = {
     SAMPLE("halves", "WHEN", halves),
     SAMPLE("strategy", "WORD", strategy),
     OPT_OF(SAMPLE, AT(opts), "cluster", OPT_PATH, "NAME|FILE", cluster),
+    SAMPLE("exact-ranks", NULL, exact_ranks),
     {"plan-log", 0, OPT_FLAG, AT(plan_log),
      .help = "print what was planned for each step, and when a plan was reused"},
 };

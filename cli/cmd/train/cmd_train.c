@@ -123,6 +123,7 @@ static opt options[] = {
     TRAIN("ranks-context", "N", ranks_context),
     TRAIN("strategy", "WORD", strategy),
     OPT_OF(TRAIN, AT(opts), "cluster", OPT_PATH, "NAME|FILE", cluster),
+    TRAIN("exact-ranks", NULL, exact_ranks),
     {"trace-out", 0, OPT_PATH, AT(trace_out), "FILE.json",
      .help = "trace of what a step of one rank of many sends and computes, for `tessera simulate "
              "--trace`, without training"},

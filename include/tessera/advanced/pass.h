@@ -85,6 +85,9 @@ typedef struct {
     tess_cp *context; /* NULL: this rank has all tokens; else the ranks that share them.
                               Outlives the pass; made for the same sizes, with as many saves as
                               layers, 1 with TESS_KEEP_BLOCKS, 0 without training */
+    int exact; /* 1: the same bits however many ranks share the tokens, up to 8, and the samples:
+                  gradients of parameters are added in fixed point (8 bytes for each parameter
+                  more), and training needs a context with `exact`, of one rank or more */
 } tess_pass_shape;
 
 typedef struct {

@@ -116,6 +116,9 @@ void tess__predict_gather(const tess__predict_job *j, const tess__predict_scratc
 void tess__predict_row_stats(const tess__predict_job *j, int64_t head, int row,
                              double stats[TESS_PREDICT_STATS]);
 
+/* For fewer samples and tokens than it was made for, or as many again. */
+void tess__predict_resize(tess_predict *p, int batch, int64_t tokens);
+
 /* Bytes that tess_predict_create takes from the context. */
 size_t tess__predict_bytes(const tess_predict_shape *shape, int threads);
 

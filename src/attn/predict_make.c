@@ -125,6 +125,15 @@ tess_status tess_predict_create(tess_ctx *ctx, const tess_predict_shape *shape,
     return TESS_OK;
 }
 
+void tess__predict_resize(tess_predict *p, int batch, int64_t tokens)
+{
+    p->shape.batch = batch;
+    p->shape.tokens = tokens;
+    p->heads = (int64_t)batch * p->shape.heads;
+    p->parts = (tokens + TESS__PART - 1) / TESS__PART;
+    p->tasks = p->heads * p->parts;
+}
+
 void tess_predict_destroy(tess_predict *predict)
 {
     if (!predict)

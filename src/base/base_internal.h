@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "tessera/base.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -232,6 +233,14 @@ void tess__topology_sysfs(const char *root, tess_machine *machine);
 
 /* Everything else of tess_machine that /proc and /sys know. */
 void tess__machine_read(const char *root, tess_machine *machine);
+
+/* ---- sums in any order ------------------------------------------------------------------- */
+
+/* x in units of 2^-40: sums of such numbers below 2^13 are exact, whatever their order. */
+static inline double tess__in_units(double x)
+{
+    return nearbyint(x * 0x1p40) * 0x1p-40;
+}
 
 /* ---- timing.c ---------------------------------------------------------------------------- */
 

@@ -24,7 +24,8 @@ static tess_status learn(tess__control *c, int batches)
     const tess_attention_opts *o = &c->attention;
     const tess__observations *sums = &c->observer.sums;
     const int groups = c->opts.pg ? c->opts.pg->dp_size : 1;
-    const double scale = 1.0 / ((double)batches * groups);
+    /* Gradients are means over a pass's samples; exact ones are of each sample. */
+    const double scale = 1.0 / ((double)batches * groups * (c->opts.exact ? c->opts.batch : 1));
     const double loss = sums->loss / (double)sums->losses;
     for (int layer = 0; layer < c->config.layers; layer++)
         c->rates[layer] = c->state.sparse[layer] ? o->lr_sparse * o->lr : o->lr;

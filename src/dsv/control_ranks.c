@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* control_ranks.c - the controller on many ranks: what is measured becomes the same on all of them.
  *
- * Every rank measures its clips. Sums over all ranks, added in rank order, take the place of a
+ * Every rank measures its clips. Sums over all ranks, whose order does not matter, take the place of a
  * rank's own before anything is decided or learned from them, so that all ranks decide the same: a
  * step's densities and losses, the predictors' gradients, and in steps that measured, profiles and
  * checks. What comes from a clock, the break-even density, is rank 0's.
@@ -24,6 +24,8 @@ tess_status tess__control_sum(tess__control *c)
 {
     const tess__process_group *pg = c->opts.pg;
     tess__observations *sums = &c->observer.sums;
+    if (c->opts.exact && c->predictor)
+        TESS_TRY(tess__predictor_reduce(c->predictor, pg ? pg->world : NULL));
     if (!pg || !pg->world)
         return TESS_OK;
     double step[] = {sums->density, sums->pairs, sums->loss, (double)sums->layers,
@@ -34,7 +36,7 @@ tess_status tess__control_sum(tess__control *c)
     sums->loss = step[2];
     sums->layers = (int64_t)step[3];
     sums->losses = (int64_t)step[4];
-    if (sums->losses > 0)
+    if (sums->losses > 0 && !c->opts.exact)
         TESS_TRY(tess_comm_allreduce(pg->world, TESS_TRAFFIC_PAYLOAD, c->learner.info.gradients,
                                      c->learner.info.count, TESS_DTYPE_F32, TESS_REDUCE_SUM));
     for (int cube = 0; measured(c) && cube < c->state.n_cubes; cube++)

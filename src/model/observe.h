@@ -70,10 +70,10 @@ typedef struct {
 /* Sums over the forward passes since tess__observer_clear. */
 typedef struct {
     tess__cube_sums cubes[TESS_CUBES];
-    double density; /* (query, key) pairs attended to / all: mean of a layer's heads, summed */
+    double density; /* (query, key) pairs attended to / all: mean of a sample's heads, summed */
     double pairs;   /* attended to */
     double loss;    /* of the predictors */
-    int64_t layers, losses; /* layers in the sums of density and loss */
+    int64_t layers, losses; /* (layer, sample) in the sums of density and loss */
 } tess__observations;
 
 /* ---- the observer ---------------------------------------------------------------------------- */
@@ -174,5 +174,11 @@ tess_status tess__observe_groups(tess__observer *observer, int order, const tess
 
 /* Memory of that at most, without what tess_overlap_measure takes. */
 int64_t tess__group_bytes_most(const tess__observer_opts *opts, int64_t rows);
+
+/* ---- predictor.c ----------------------------------------------------------------------------- */
+
+/* Collective: the gradients of a predictor from the sums of exact passes on all ranks of a world,
+ * NULL: one rank; the sums are 0 then. Without sums nothing. */
+tess_status tess__predictor_reduce(tess_predictor *predictor, tess_comm *world);
 
 #endif

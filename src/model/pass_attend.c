@@ -218,6 +218,8 @@ tess_status tess_pass_attend(tess_pass *pass, const tess_attend *attend)
     if (attend) {
         TESS_TRY(check(pass, attend));
         tess_status status = make_selectors(pass, attend, made);
+        if (status == TESS_OK && pass->z.exact && pass->shape.train && attend->predictor)
+            status = tess__predictor_sums((tess_predictor *)(uintptr_t)attend->predictor);
         if (status == TESS_OK && pass->ranks.comm && has_hook(pass, attend))
             status = tess__whole_heads_make(pass);
         for (int kind = 0; status != TESS_OK && kind < TESS_SELECT_COUNT; kind++)

@@ -177,6 +177,9 @@ typedef struct {
     float *text_part;  /* (2, heads, text, head_dim): what a cut gives */
     float *lse;        /* (heads, local): of a cut */
     float *columns;    /* of a layer's output: its bias's gradient by a cut */
+    int64_t *dq;       /* (batch, heads, learn_rows, proj_dim): sums of learn.dq */
+    float *learn;      /* what a cut gives to it, or to a layer's predictor */
+    double *losses;    /* (heads): of a cut */
     int beyond;        /* 1: an addend was too large or NaN */
 } tess__exact;
 

@@ -247,7 +247,14 @@ static void cut_ranks(tess_pass *p, cutter *c)
         return;
     p->ranks.message = cut(c, 2 * (size_t)ranks * sizeof *p->ranks.message);
     p->learn.q = cut_floats(c, rows * (p->z.head_dim + p->room.proj_dim));
-    p->learn.stats = cut(c, (size_t)(ranks * rows * TESS_PREDICT_STATS) * sizeof *p->learn.stats);
+    const int64_t parts = p->z.exact ? TESS__CUTS_MAX : ranks;
+    p->learn.stats = cut(c, (size_t)(parts * rows * TESS_PREDICT_STATS) * sizeof *p->learn.stats);
+    if (!p->z.exact || rows == 0)
+        return;
+    const int64_t low = rows * p->room.proj_dim, inputs = TESS_MAX(p->z.dim, p->z.head_dim);
+    p->exact.dq = cut(c, (size_t)low * sizeof *p->exact.dq);
+    p->exact.losses = cut(c, (size_t)p->z.heads * sizeof *p->exact.losses);
+    p->exact.learn = cut_floats(c, TESS_MAX(low, 2 * p->z.heads * p->room.proj_dim * (inputs + 1)));
 }
 
 static void cut_exact(tess_pass *p, cutter *c)

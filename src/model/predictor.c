@@ -7,7 +7,9 @@
  *
  * Numbers: 2 heads rank head_dim of each layer; heads times that and 2 heads rank for hidden.
  */
+#include "observe.h"
 #include "sparse_internal.h"
+#include "tessera/advanced/collectives.h"
 
 #include <math.h>
 #include <string.h>
@@ -70,7 +72,38 @@ void tess_predictor_destroy(tess_predictor *predictor)
         return;
     tess__free(predictor->ctx, predictor->values);
     tess__free(predictor->ctx, predictor->gradients);
+    tess__free(predictor->ctx, predictor->sums);
     tess__free(predictor->ctx, predictor);
+}
+
+/* ---- sums in fixed point --------------------------------------------------------------------- */
+
+tess_status tess__predictor_sums(tess_predictor *p)
+{
+    const size_t n = (size_t)(p->config.layers * p->layer_count);
+    if (!p->sums)
+        p->sums = TESS_ALLOC_ZERO(p->ctx, n * sizeof *p->sums);
+    return TESS_OK;
+}
+
+tess_status tess__predictor_reduce(tess_predictor *p, tess_comm *world)
+{
+    const int64_t n = p->config.layers * p->layer_count;
+    int64_t beyond = p->beyond;
+    if (!p->sums)
+        return TESS_OK;
+    if (world) {
+        TESS_TRY(tess_comm_allreduce(world, TESS_TRAFFIC_PAYLOAD, p->sums, n, TESS_DTYPE_I64,
+                                     TESS_REDUCE_SUM));
+        TESS_TRY(tess_comm_allreduce(world, TESS_TRAFFIC_CONTROL, &beyond, 1, TESS_DTYPE_I64,
+                                     TESS_REDUCE_MAX));
+    }
+    p->ctx->kernels->fixed_read(p->gradients, p->sums, n);
+    if (beyond)
+        p->gradients[0] = NAN;
+    memset(p->sums, 0, (size_t)n * sizeof *p->sums);
+    p->beyond = 0;
+    return TESS_OK;
 }
 
 /* ---- first values ---------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ tess__token_range tess__learn_local(const tess_pass *p, int64_t first, int64_t n
 }
 
 /* The gradients of the queries from the first-th on. */
-static tess_view dq_view(const tess_pass *p, int64_t first)
+tess_view tess__learn_dq(const tess_pass *p, int64_t first)
 {
     const int64_t rank = p->room.proj_dim, head = p->room.learn_rows * rank;
     return (tess_view){p->learn.dq + first * rank, TESS_DTYPE_F32, p->z.heads * head, head, rank};
@@ -62,7 +62,7 @@ static float *dproj_of(const tess_pass *p)
 }
 
 /* As the projected vectors of k lie, in a buffer of their gradients. */
-static tess_view dk_view(const tess_pass *p)
+tess_view tess__learn_dk(const tess_pass *p)
 {
     tess_view q_low, dk;
     tess__proj_views(p, &q_low, &dk);
@@ -100,16 +100,22 @@ static void rotate_back(tess_pass *p)
     }
 }
 
+float *tess__learn_dproj(tess_pass *p, tess__token_range own)
+{
+    scatter_queries(p, own);
+    if (p->sparse.attend.predictor->opts.rotary)
+        rotate_back(p);
+    return dproj_of(p);
+}
+
 static tess_status hidden_gradients(tess_pass *p, tess__token_range own, float *dw)
 {
     const tess_predictor *predictor = p->sparse.attend.predictor;
     const tess_linear_shape shape = {p->z.rows, p->z.dim,
                                      2 * (int64_t)p->z.heads * p->room.proj_dim};
-    scatter_queries(p, own);
-    if (predictor->opts.rotary)
-        rotate_back(p);
-    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj_of(p), p->ws.n, dw, 1, NULL));
-    tess__column_sums(p->ctx, shape.rows, shape.out, dproj_of(p),
+    const float *dproj = tess__learn_dproj(p, own);
+    TESS_TRY(tess__linear_dw(p->ctx, &shape, dproj, p->ws.n, dw, 1, NULL));
+    tess__column_sums(p->ctx, shape.rows, shape.out, dproj,
                       dw + 2 * tess__predictor_matrix(predictor), 1);
     return TESS_OK;
 }
@@ -119,7 +125,7 @@ static tess_status hidden_gradients(tess_pass *p, tess__token_range own, float *
 static tess_status qk_gradients(tess_pass *p, tess__token_range own, const tess_view *q,
                                 const tess_view *k, float *dw)
 {
-    const tess_view dq = dq_view(p, own.first), dk = dk_view(p);
+    const tess_view dq = tess__learn_dq(p, own.first), dk = tess__learn_dk(p);
     if (own.n > 0)
         TESS_TRY(
             tess_predict_map_backward(p->learn.predict, q, &dq, local_rows(p, own), own.n, dw));
@@ -130,11 +136,13 @@ static tess_status qk_gradients(tess_pass *p, tess__token_range own, const tess_
 static tess_status learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     const tess_predictor *predictor = p->sparse.attend.predictor;
-    const tess_view dq = dq_view(p, 0), dk = dk_view(p);
+    const tess_view dq = tess__learn_dq(p, 0), dk = tess__learn_dk(p);
     float *dw = tess__predictor_at(predictor, predictor->gradients, layer);
     tess_view q_low, k_low;
     tess__proj_views(p, &q_low, &k_low);
     TESS_TRY(choose_rows(p, layer));
+    if (p->z.exact)
+        return tess__exact_learn(p, layer, q, k);
     const tess_predict_in in = {.q = q,
                                 .k = k,
                                 .q_low = &q_low,

@@ -34,10 +34,14 @@ static void rotate(tess_pass *p)
 static tess_status make_hidden(tess_pass *p, const float *w)
 {
     const tess_predictor *predictor = p->sparse.attend.predictor;
-    const tess_linear_shape shape = {p->z.rows, p->z.dim,
-                                     2 * (int64_t)p->z.heads * p->room.proj_dim};
+    const int64_t dim = p->z.dim, wide = 2 * (int64_t)p->z.heads * p->room.proj_dim;
     const float *bias = w + 2 * tess__predictor_matrix(predictor);
-    TESS_TRY(tess__linear_forward(p->ctx, &shape, p->ws.n, w, bias, p->learn.proj, NULL));
+    for (int64_t row = 0, n; row < p->z.rows; row += n) {
+        n = (p->z.exact ? tess__cut_of(p, row).end : p->z.rows) - row;
+        const tess_linear_shape shape = {n, dim, wide};
+        TESS_TRY(tess__linear_forward(p->ctx, &shape, p->ws.n + row * dim, w, bias,
+                                      p->learn.proj + row * wide, NULL));
+    }
     if (predictor->opts.rotary)
         rotate(p);
     return TESS_OK;

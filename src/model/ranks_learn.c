@@ -65,16 +65,23 @@ static tess_status gather_stats(tess_pass *p, const tess_predict_in *in)
     return TESS_OK;
 }
 
+tess_status tess__ranks_queries(tess_pass *p, const tess_view *q, const tess_view *q_low,
+                                tess_view *all_q, tess_view *all_q_low)
+{
+    const int64_t width = p->z.head_dim + p->room.proj_dim;
+    *all_q = (tess_view){p->learn.q, TESS_DTYPE_F32, p->z.heads * width, width, row_floats(p)};
+    *all_q_low = *all_q;
+    all_q_low->data = p->learn.q + p->z.head_dim;
+    put_rows(p, q, q_low);
+    return gather_rows(p);
+}
+
 tess_status tess__ranks_loss(tess_pass *p, const tess_predict_in *in, double *losses,
                              const tess_view *dq, const tess_view *dk)
 {
     const int64_t heads = (int64_t)p->z.batch * p->z.heads;
-    const int64_t width = p->z.head_dim + p->room.proj_dim;
-    const tess_view q = {p->learn.q, TESS_DTYPE_F32, p->z.heads * width, width, row_floats(p)};
-    tess_view q_low = q;
-    q_low.data = p->learn.q + p->z.head_dim;
-    put_rows(p, in->q, in->q_low);
-    TESS_TRY(gather_rows(p));
+    tess_view q, q_low;
+    TESS_TRY(tess__ranks_queries(p, in->q, in->q_low, &q, &q_low));
     tess_predict_in all = *in;
     all.q = &q;
     all.q_low = &q_low;

@@ -26,6 +26,8 @@ struct tess_predictor {
     int layer_params;    /* tensors of each layer */
     char *names;
     float *values, *gradients; /* one allocation each */
+    int64_t *sums; /* gradients in fixed point; NULL until an exact pass learns */
+    int beyond;    /* 1: one was too large for them, or NaN */
 };
 
 /* A layer's part of a buffer; q and k side by side: matrices, then biases. */
@@ -38,6 +40,9 @@ static inline int tess__of_hidden(const tess_pass *p)
 {
     return p->sparse.attend.predictor->opts.input == TESS_PREDICT_HIDDEN;
 }
+
+/* Makes the sums of exact passes, once. */
+tess_status tess__predictor_sums(tess_predictor *p);
 
 /* Numbers of one of a layer's two matrices. */
 int64_t tess__predictor_matrix(const tess_predictor *p);
@@ -114,6 +119,19 @@ void tess__proj_views(const tess_pass *p, tess_view *q_low, tess_view *k_low);
 /* predictor_learn.c: the loss of a layer's projections; its gradients are added to the predictor's.
  */
 tess_status tess__learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+
+/* exact_learn.c: the same of an exact pass, cut by cut. */
+tess_status tess__exact_learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k);
+
+/* predictor_learn.c: where the gradients of projected vectors are, of the chosen queries from the
+ * first-th on and of all keys; and dproj of hidden: this rank's chosen queries, and keys. */
+tess_view tess__learn_dq(const tess_pass *p, int64_t first);
+tess_view tess__learn_dk(const tess_pass *p);
+float *tess__learn_dproj(tess_pass *p, tess__token_range own);
+
+/* ranks_learn.c, collective: p->learn.q = the sampled queries of all ranks, and views of them. */
+tess_status tess__ranks_queries(tess_pass *p, const tess_view *q, const tess_view *q_low,
+                                tess_view *all_q, tess_view *all_q_low);
 
 /* Of the queries it learns from, those that are tokens first .. first + n - 1: the place of the
  * first of them, and how many. */

@@ -11,8 +11,6 @@
  */
 #include "train_internal.h"
 
-#include <math.h>
-
 enum { PART = 1024 }; /* numbers of noise at a time, on the stack */
 
 uint64_t tess__stream(tess__purpose purpose, int64_t number)
@@ -69,9 +67,4 @@ double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, doub
     for (int64_t piece = 0; piece < pieces; piece++)
         sum += sums[piece];
     return sum / (double)n;
-}
-
-double tess__in_units(double x)
-{
-    return ldexp(nearbyint(ldexp(x, 40)), -40);
 }

@@ -39,6 +39,9 @@ tess_status tess__mixture_create(tess_train *t)
     if (t->opts.attention.kind != TESS_ATTENTION_DENSE)
         return tess__fail(TESS_ENOTSUP, "tess_train_create: attention of clips of several sizes "
                                         "must be dense");
+    if (t->opts.exact_ranks)
+        return tess__fail(TESS_ENOTSUP, "tess_train_create: exact_ranks is 1, clips must have one "
+                                        "size with it");
     tess__mixture *m = TESS_TAKE(&t->arena, sizeof *m);
     const size_t sizes = (size_t)t->info.sizes;
     *m = (tess__mixture){.sizes = t->info.sizes, .n = t->opts.batch * t->opts.accumulate};

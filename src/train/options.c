@@ -10,12 +10,37 @@
 
 #include <string.h>
 
+tess_status tess__exact_options(const char *who, const tess_attention_opts *o)
+{
+    if (o->group != TESS_GROUP_CUBE)
+        return tess__invalid(who, "attention.group must be cube with exact_ranks: ranks that share "
+                                  "a head group the queries that they have");
+    if (o->compensate > 1)
+        return tess__invalid(who, "attention.compensate is %d, must be 0 or 1 with exact_ranks: "
+                                  "clusters are sums over ranks",
+                             o->compensate);
+    return TESS_OK;
+}
+
+/* What a run that learns and decides needs besides. */
+static tess_status check_exact(const char *who, const tess_attention_opts *o)
+{
+    TESS_TRY(tess__exact_options(who, o));
+    if (o->kind != TESS_ATTENTION_DENSE && !o->dispatch)
+        return tess__invalid(who, "attention.dispatch is auto, must be sparse or a file with "
+                                  "exact_ranks: measured times differ from run to run");
+    if (o->error > 0.0)
+        return tess__invalid(who, "attention.error is %g, must be 0 with exact_ranks", o->error);
+    return TESS_OK;
+}
+
 tess_status tess__train_options(const char *who, const tess_train_opts *given,
                                 tess_train_opts *opts)
 {
     *opts = given ? *given : (tess_train_opts)TESS_TRAIN_OPTS_INIT;
     TESS_TRY(tess__options_check(who, TESS_OPTIONS_TRAIN, opts));
-    return tess__attention_options(who, &opts->attention);
+    TESS_TRY(tess__attention_options(who, &opts->attention));
+    return opts->exact_ranks ? check_exact(who, &opts->attention) : TESS_OK;
 }
 
 uint64_t tess__train_options_hash(const tess_train_opts *opts)

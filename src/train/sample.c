@@ -157,6 +157,8 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
     const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;
     TESS_TRY(tess__sample_ranks_open(who, model, o, text, &p->ranks));
     tess_status status = some ? tess__sampler_create(model, o, grid, &p->sampler) : TESS_OK;
+    if (status == TESS_OK && o->exact_ranks && tess__sampler_attention(p->sampler))
+        status = tess__exact_options(who, tess__sampler_attention(p->sampler));
     TESS_TRY(tess__pg_agree(&p->ranks.pg, status));
     if (p->sampler)
         tess__sampler_shape(p->sampler, &p->ranks, &shape);

@@ -83,7 +83,8 @@ static tess_status make_control(tess_train *t)
         .grid = {t->info.frames / patch[0], t->info.height / patch[1], t->info.width / patch[2]},
         .seed = t->opts.seed,
         .train = 1,
-        .memory = dense.activations + dense.workspace,
+        .memory = t->opts.exact_ranks ? 0 : dense.activations + dense.workspace,
+        .exact = t->opts.exact_ranks,
         .steps = t->opts.steps,
         .listener = {tess__events_write, t},
     };

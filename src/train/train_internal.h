@@ -80,6 +80,9 @@ struct tess_train {
 tess_status tess__train_options(const char *who, const tess_train_opts *given,
                                 tess_train_opts *opts);
 
+/* EINVAL if attention is computed with sums that exact_ranks does not cover. */
+tess_status tess__exact_options(const char *who, const tess_attention_opts *attention);
+
 /* Of all options that must be the same on all ranks. */
 uint64_t tess__train_options_hash(const tess_train_opts *opts);
 
@@ -113,9 +116,6 @@ void tess__flow_noise(const tess_ctx *ctx, const tess__noising *noising, const f
  * of factor times that mean. sums has room for n / TESS_PIECE + 1. */
 double tess__flow_loss(const tess_ctx *ctx, const float *target, int64_t n, double factor,
                        float *out, double *sums);
-
-/* x in units of 2^-40: sums of such numbers below 2^13 are exact in any order. */
-double tess__in_units(double x);
 
 /* ---- memory_need.c --------------------------------------------------------------------------- */
 

@@ -3,7 +3,8 @@
  *
  * Each size of cubes that is compared is measured on a sample of its query groups against all keys.
  * Where ranks share the tokens each rank measures some heads; the rank that has the first head
- * counts the samples. Values are added in the order of samples, layers and passes.
+ * counts the samples. Values are added in units of 2^-40, so that the
+ * order of samples and ranks does not matter.
  *
  * Flop of a layer, with r sampled queries, S keys and D = head_dim, for each sample and head and
  * each size of cubes: profile 4 r S D, half of it with the log-sums of a dense layer; overlap 8 r
@@ -115,7 +116,8 @@ static tess_status add_densities(tess__observer *o, const tess_density_in *densi
     for (int b = 0; b < o->opts.batch; b++) {
         const int64_t row = (int64_t)in->layer * QUARTILES + o->quartiles[b];
         for (int h = 0; h < in->heads; h++)
-            to[row * o->opts.heads + in->head + h] += o->values[b * in->heads + h];
+            to[row * o->opts.heads + in->head + h] +=
+                tess__in_units(o->values[b * in->heads + h]);
     }
     return TESS_OK;
 }
@@ -149,7 +151,7 @@ static tess_status profile(tess__observer *o, int order, const tess_hook_in *in)
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(o->ctx, &density, 0, o->values));
     for (int i = 0; i < batch * heads; i++)
-        sums->overlap[0] += o->values[i];
+        sums->overlap[0] += tess__in_units(o->values[i]);
     sums->overlap[1] += batch * heads;
     return TESS_OK;
 }
@@ -222,7 +224,7 @@ static tess_status check(tess__observer *o, int order, const tess_hook_in *in)
             TESS_TRY(check_groups(o, in, i, first,
                                   left < TESS__CHECK_GROUPS ? left : TESS__CHECK_GROUPS, &sum));
         }
-        recall[i % in->heads] += sum / (double)s->rows;
+        recall[i % in->heads] += tess__in_units(sum / (double)s->rows);
     }
     sums->checks[in->layer] += in->head == 0 ? o->opts.batch : 0;
     return TESS_OK;
@@ -264,22 +266,22 @@ tess_status tess__pass_show(tess_pass *p, const tess_hook_in *in)
 
 void tess__observe_attended(const tess_pass *p)
 {
-    const int64_t heads = (int64_t)p->z.batch * p->z.heads;
+    const int heads = p->z.heads;
+    const double all = (double)p->z.tokens * (double)p->z.tokens;
     tess__observations *s = &p->observer->sums;
-    for (int layer = 0; layer < p->z.layers; layer++) {
-        const double *density = p->sparse.density + layer * heads,
-                     *losses = p->sparse.losses + layer * heads;
+    for (int64_t i = 0; i < (int64_t)p->z.layers * p->z.batch; i++) {
+        const double *density = p->sparse.density + i * heads, *losses = p->sparse.losses + i * heads;
         double sum = 0.0, loss = 0.0;
-        for (int64_t i = 0; i < heads; i++) {
-            sum += density[i];
-            loss += losses[i] / (double)heads;
+        for (int h = 0; h < heads; h++) {
+            sum += density[h];
+            loss += losses[h] / heads;
+            s->pairs += nearbyint(density[h] * all);
         }
-        s->density += sum / (double)heads;
-        s->pairs += sum * (double)p->z.tokens * (double)p->z.tokens;
+        s->density += tess__in_units(sum / heads);
         s->layers++;
         if (isnan(loss))
             continue;
-        s->loss += loss;
+        s->loss += tess__in_units(loss);
         s->losses++;
     }
 }

@@ -81,7 +81,7 @@ static tess_status by_content(tess__observer *o, const tess__order *order, const
                              order->groups, order->bounds, g->room, g->placed);
         gather(o, order, &q, g);
         TESS_TRY(tess_overlap_measure(o->ctx, &one, 0, &overlap));
-        sums[h] += overlap;
+        sums[h] += tess__in_units(overlap);
     }
     return TESS_OK;
 }
@@ -98,7 +98,7 @@ tess_status tess__observe_groups(tess__observer *o, int order, const tess_hook_i
         return TESS_OK;
     TESS_TRY(tess_overlap_measure(o->ctx, density, 0, o->values));
     for (int i = 0; i < o->opts.batch * in->heads; i++)
-        shared[i % in->heads] += o->values[i];
+        shared[i % in->heads] += tess__in_units(o->values[i]);
     tess_status status = take(o, &g);
     if (status == TESS_OK)
         status = by_content(o, &o->orders[order], in, density, &g, shared + all);

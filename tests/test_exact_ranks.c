@@ -9,15 +9,9 @@
 
 #include <string.h>
 
-static const tess_train_opts dense = {TESS_TRAIN_OPTS_DEFAULTS,
-                                      .batch = 4,
-                                      .steps = 6,
-                                      .warmup = 2,
-                                      .validate_every = 3,
-                                      .validate_clips = 3,
-                                      .ranks_context = 1,
-                                      .seed = 3,
-                                      .exact_ranks = 1};
+static const tess_train_opts dense = {
+    TESS_TRAIN_OPTS_DEFAULTS, .batch = 4,         .steps = 6, .warmup = 2,     .validate_every = 3,
+    .validate_clips = 3,      .ranks_context = 1, .seed = 3,  .exact_ranks = 1};
 
 static const tess_train_opts sparse = {
     TESS_TRAIN_OPTS_DEFAULTS,
@@ -136,10 +130,18 @@ static void checkpoints_are_equal_after_a_resume_on_other_ranks(void **state)
     snprintf(whole, sizeof whole, "%s", in_root("whole"));
     snprintf(resumed, sizeof resumed, "%s", in_root("resumed"));
     story one = {.opts = &sparse, .ranks = 1, .context = 1, .save = whole};
-    story first = {.opts = &sparse, .ranks = 3, .context = 3, .strategy = "fractional", .stop = 4,
+    story first = {.opts = &sparse,
+                   .ranks = 3,
+                   .context = 3,
+                   .strategy = "fractional",
+                   .stop = 4,
                    .save = half};
-    story second = {.opts = &sparse, .ranks = 2, .context = 2, .strategy = "contiguous",
-                    .resume = half, .save = resumed};
+    story second = {.opts = &sparse,
+                    .ranks = 2,
+                    .context = 2,
+                    .strategy = "contiguous",
+                    .resume = half,
+                    .save = resumed};
     run_ranks(&one);
     run_ranks(&first);
     run_ranks(&second);

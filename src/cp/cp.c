@@ -84,9 +84,9 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
 static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
 {
     const int64_t counts[] = {
-        o->layers,   o->heads,     o->head_dim,   o->batch,         o->tokens,
-        o->n_groups, o->n_units,   o->units_most, o->proj_dim,      o->compensate,
-        o->saves,    o->train,     o->whole_keys, o->replan_always, o->rates_from != NULL,
+        o->layers,   o->heads,      o->head_dim,   o->batch,         o->tokens,
+        o->n_groups, o->n_units,    o->units_most, o->proj_dim,      o->compensate,
+        o->saves,    o->train,      o->whole_keys, o->replan_always, o->rates_from != NULL,
         o->lse,      o->group_rows, o->exact};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};

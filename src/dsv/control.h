@@ -140,7 +140,7 @@ typedef struct {
     int64_t steps;           /* of the run, when training */
     int64_t memory;          /* bytes of the pass without lists, when training */
     tess__listener listener; /* gets the events; fn NULL: none */
-    int exact; /* 1: passes are exact, and predictors' gradients in fixed point */
+    int exact;               /* 1: passes are exact, and predictors' gradients in fixed point */
 } tess__control_opts;
 
 /* What decide leaves for apply. */

@@ -194,8 +194,7 @@ tess_status tess_dist_attn_backward(tess_dist_attn *d, const tess_dist_call *cal
     TESS_TRY(check_backward(d, call, dout, dq, dk, dv));
     tess__dist_layer *layer = &d->layers[call->layer];
     const int64_t q = d->opts.batch * layer->q.packed_rows * d->opts.head_dim;
-    const int64_t k =
-        d->opts.batch * layer->kv.packed_rows * d->opts.head_dim * tess__sum_words(d);
+    const int64_t k = d->opts.batch * layer->kv.packed_rows * d->opts.head_dim * tess__sum_words(d);
     float *at = d->gradients.data;
     tess__dist_run run = {.call = call,
                           .layer = layer,

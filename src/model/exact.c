@@ -55,13 +55,13 @@ void tess__exact_cuts(tess__sizes *z)
             (z->cut_at[i + 1] - z->cut_at[i] + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS;
 }
 
-tess__cut tess__cut_of(const tess_pass *p, int64_t row)
+tess__row_cut tess__cut_of(const tess_pass *p, int64_t row)
 {
     const int64_t sample = row / p->z.local * p->z.local;
     int cut = 0;
     while (p->z.cut_at[cut + 1] <= row - sample)
         cut++;
-    return (tess__cut){sample + p->z.cut_at[cut], sample + p->z.cut_at[cut + 1]};
+    return (tess__row_cut){sample + p->z.cut_at[cut], sample + p->z.cut_at[cut + 1]};
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -77,8 +77,8 @@ static void note(tess_pass *p, int beyond)
 void tess__exact_add(tess_pass *p, const float *gradient, const float *x, float factor, int64_t n)
 {
     const tess_model *m = p->model;
-    const int is_mod = gradient >= p->ws.dmod &&
-                       gradient < p->ws.dmod + p->z.batch * (int64_t)MOD_ALL * p->z.dim;
+    const int is_mod =
+        gradient >= p->ws.dmod && gradient < p->ws.dmod + p->z.batch * (int64_t)MOD_ALL * p->z.dim;
     int64_t *to =
         is_mod ? p->exact.mod + (gradient - p->ws.dmod) : m->sums + (gradient - m->gradients);
     note(p, p->ctx->kernels->fixed_add(to, x, factor, n));
@@ -131,8 +131,7 @@ static tess_status cross_cut(tess_pass *p, const tess_view in[3], const tess__se
     const tess_view dk = tess__heads_view(p, p->exact.text_part, z->text);
     const tess_view dv = tess__heads_view(p, p->exact.text_part + part, z->text);
     for (int h = 0; h < z->heads; h++)
-        memcpy(p->exact.lse + h * rows,
-               s->at[SET_LSE2] + (sample * z->heads + h) * z->local + row,
+        memcpy(p->exact.lse + h * rows, s->at[SET_LSE2] + (sample * z->heads + h) * z->local + row,
                (size_t)rows * sizeof(float));
     tess__attn_resize(p->exact.cross, rows, z->text);
     const tess_attn_saved saved = {&q, &k, &v, &o, p->exact.lse};

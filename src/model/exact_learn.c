@@ -206,8 +206,7 @@ static tess_status hidden_part(tess_pass *p, int layer, const inputs *all, const
 tess_status tess__exact_learn(tess_pass *p, int layer, const tess_view *q, const tess_view *k)
 {
     tess_view q_low, k_low;
-    inputs all = {.k = *k,
-                  .in = {.n_rows = p->room.learn_rows, .loss = p->sparse.attend.loss}};
+    inputs all = {.k = *k, .in = {.n_rows = p->room.learn_rows, .loss = p->sparse.attend.loss}};
     tess__proj_views(p, &q_low, &k_low);
     all.k_low = k_low;
     TESS_TRY(tess__ranks_queries(p, q, &q_low, &all.q, &all.q_low));

@@ -69,7 +69,7 @@ tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
         TESS_TRY(backward_rows(p, layer, s, row, rows));
-        const tess__cut cut = tess__cut_of(p, row);
+        const tess__row_cut cut = tess__cut_of(p, row);
         const int64_t at = row / p->z.local * MOD_ALL * dim;
         if (row + rows == cut.end)
             tess__gate_backward(p, &second, cut.begin, cut.end - cut.begin, gate + at,

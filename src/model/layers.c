@@ -33,9 +33,9 @@ static tess__layer layer_of(const tess_model *m, tess__rows_kind kind, const tes
 tess__layer tess__outer_layer(const tess_pass *p, tess__outer_param weight)
 {
     const tess_model *m = p->model;
-    const tess__rows_kind kind = weight == P_TEXT1_W || weight == P_TEXT2_W   ? ROWS_TEXT
+    const tess__rows_kind kind = weight == P_TEXT1_W || weight == P_TEXT2_W ? ROWS_TEXT
                                  : weight == P_PATCH_W || weight == P_OUT_W ? ROWS_TOKENS
-                                                                              : ROWS_SAMPLES;
+                                                                            : ROWS_SAMPLES;
     return layer_of(m, kind, &m->params.outer[weight], tess__outer_at(m, m->values, weight),
                     tess__outer_at(m, m->values, weight + 1), 1);
 }
@@ -44,9 +44,9 @@ tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param w
                               tess__block_param bias, int side_by_side)
 {
     const tess_model *m = p->model;
-    const tess__rows_kind kind = weight == B_K2_W                             ? ROWS_TEXT
+    const tess__rows_kind kind = weight == B_K2_W                           ? ROWS_TEXT
                                  : weight == B_FFN1_W || weight == B_FFN2_W ? ROWS_PIECE
-                                                                              : ROWS_TOKENS;
+                                                                            : ROWS_TOKENS;
     return layer_of(m, kind, &m->params.block[weight], tess__block_at(m, m->values, layer, weight),
                     tess__block_at(m, m->values, layer, bias), side_by_side);
 }
@@ -72,8 +72,8 @@ tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows
         tess__epilogue last = {.row = row};
         if (epilogue)
             last = (tess__epilogue){epilogue->fn, epilogue->user, row};
-        status = tess__linear_forward(p->ctx, &shape, x + row * l->in, l->w, l->b,
-                                      y + row * l->out, epilogue ? &last : NULL);
+        status = tess__linear_forward(p->ctx, &shape, x + row * l->in, l->w, l->b, y + row * l->out,
+                                      epilogue ? &last : NULL);
     }
     p->times.linear_ns += tess__lap_end(p, lap);
     return status;

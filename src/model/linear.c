@@ -141,9 +141,8 @@ tess_status tess__linear_dw(const tess_ctx *ctx, const tess_linear_shape *s, con
             memset(dw, 0, (size_t)(s->in * s->out) * sizeof *dw);
         return TESS_OK;
     }
-    return run_product(
-        ctx, &(product){'T', 'N', s->out, s->in, s->rows, dy, x, s->out, s->in, dw, .add = add,
-                        .epilogue = epilogue});
+    return run_product(ctx, &(product){'T', 'N', s->out, s->in, s->rows, dy, x, s->out, s->in, dw,
+                                       .add = add, .epilogue = epilogue});
 }
 
 void tess__column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, const float *x,

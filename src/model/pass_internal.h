@@ -171,16 +171,16 @@ typedef struct {
 
 /* Sums in fixed point: exact.c. */
 typedef struct {
-    tess_attn *cross;  /* attention to the text, of one sample and at most all local rows */
-    int64_t *mod;      /* (batch, MOD_ALL, dim): the gradients of the modulation */
-    int64_t *text;     /* (2, batch, heads, text, head_dim): of keys and values of the text */
-    float *text_part;  /* (2, heads, text, head_dim): what a cut gives */
-    float *lse;        /* (heads, local): of a cut */
-    float *columns;    /* of a layer's output: its bias's gradient by a cut */
-    int64_t *dq;       /* (batch, heads, learn_rows, proj_dim): sums of learn.dq */
-    float *learn;      /* what a cut gives to it, or to a layer's predictor */
-    double *losses;    /* (heads): of a cut */
-    int beyond;        /* 1: an addend was too large or NaN */
+    tess_attn *cross; /* attention to the text, of one sample and at most all local rows */
+    int64_t *mod;     /* (batch, MOD_ALL, dim): the gradients of the modulation */
+    int64_t *text;    /* (2, batch, heads, text, head_dim): of keys and values of the text */
+    float *text_part; /* (2, heads, text, head_dim): what a cut gives */
+    float *lse;       /* (heads, local): of a cut */
+    float *columns;   /* of a layer's output: its bias's gradient by a cut */
+    int64_t *dq;      /* (batch, heads, learn_rows, proj_dim): sums of learn.dq */
+    float *learn;     /* what a cut gives to it, or to a layer's predictor */
+    double *losses;   /* (heads): of a cut */
+    int beyond;       /* 1: an addend was too large or NaN */
 } tess__exact;
 
 struct tess_pass {
@@ -328,8 +328,8 @@ void tess__exact_cuts(tess__sizes *z);
 /* The cut that a local row of any sample lies in: its first row and the row behind it. */
 typedef struct {
     int64_t begin, end;
-} tess__cut;
-tess__cut tess__cut_of(const tess_pass *p, int64_t row);
+} tess__row_cut;
+tess__row_cut tess__cut_of(const tess_pass *p, int64_t row);
 
 /* Adds n numbers, times a factor, to the sums of a parameter's gradient or of p->ws.dmod, where
  * `gradient` lies. Threads may call it at once for different places. */

@@ -267,7 +267,8 @@ static void cut_exact(tess_pass *p, cutter *c)
     p->exact.text = cut(c, (size_t)(z->batch * text) * sizeof *p->exact.text);
     p->exact.text_part = cut_floats(c, text);
     p->exact.lse = cut_floats(c, z->heads * z->local);
-    p->exact.columns = cut_floats(c, largest((const int64_t[]){6 * z->dim, z->ffn, z->patch_out}, 3));
+    p->exact.columns =
+        cut_floats(c, largest((const int64_t[]){6 * z->dim, z->ffn, z->patch_out}, 3));
 }
 
 static void cut_workspace(tess_pass *p, cutter *c)

@@ -26,8 +26,8 @@ struct tess_predictor {
     int layer_params;    /* tensors of each layer */
     char *names;
     float *values, *gradients; /* one allocation each */
-    int64_t *sums; /* gradients in fixed point; NULL until an exact pass learns */
-    int beyond;    /* 1: one was too large for them, or NaN */
+    int64_t *sums;             /* gradients in fixed point; NULL until an exact pass learns */
+    int beyond;                /* 1: one was too large for them, or NaN */
 };
 
 /* A layer's part of a buffer; q and k side by side: matrices, then biases. */

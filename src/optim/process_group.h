@@ -120,7 +120,7 @@ typedef struct {
     tess__arena arena;
     const tess__process_group *pg;
     const tess__owners *owners;
-    float *gradients; /* of the model */
+    float *gradients;    /* of the model */
     const int64_t *sums; /* the same in fixed point, with exact_ranks; else NULL */
     tess__stage stages[TESS__STAGES];
     int next;

@@ -71,8 +71,8 @@ static double loss_of_clips(tess_train *t)
     double sum = 0.0;
     for (int b = 0; b < t->batch; b++) {
         const int64_t at = b * t->size;
-        sum += tess__in_units(share * tess__flow_loss(t->ctx, t->target + at, t->size, share,
-                                                      t->out + at, t->sums));
+        sum += tess__in_units(
+            share * tess__flow_loss(t->ctx, t->target + at, t->size, share, t->out + at, t->sums));
     }
     return sum;
 }

@@ -149,8 +149,7 @@ static tess_status model_need(const tess_model_config *config, const tess_train_
     tess__attention_at at = {.grid = grid,
                              .train = 1,
                              .break_even = o->break_even > 0.0 ? o->break_even : (double)NAN,
-                             .memory =
-                                 opts->exact_ranks ? 0 : dense.activations + dense.workspace};
+                             .memory = opts->exact_ranks ? 0 : dense.activations + dense.workspace};
     const int n = tess__attention_cubes(o, grid, cubes);
     shape->sparse = room;
     for (int i = -1; i < n; i++) {

@@ -16,8 +16,9 @@ tess_status tess__exact_options(const char *who, const tess_attention_opts *o)
         return tess__invalid(who, "attention.group must be cube with exact_ranks: ranks that share "
                                   "a head group the queries that they have");
     if (o->compensate > 1)
-        return tess__invalid(who, "attention.compensate is %d, must be 0 or 1 with exact_ranks: "
-                                  "clusters are sums over ranks",
+        return tess__invalid(who,
+                             "attention.compensate is %d, must be 0 or 1 with exact_ranks: "
+                             "clusters are sums over ranks",
                              o->compensate);
     return TESS_OK;
 }

@@ -116,8 +116,7 @@ static tess_status add_densities(tess__observer *o, const tess_density_in *densi
     for (int b = 0; b < o->opts.batch; b++) {
         const int64_t row = (int64_t)in->layer * QUARTILES + o->quartiles[b];
         for (int h = 0; h < in->heads; h++)
-            to[row * o->opts.heads + in->head + h] +=
-                tess__in_units(o->values[b * in->heads + h]);
+            to[row * o->opts.heads + in->head + h] += tess__in_units(o->values[b * in->heads + h]);
     }
     return TESS_OK;
 }
@@ -270,7 +269,8 @@ void tess__observe_attended(const tess_pass *p)
     const double all = (double)p->z.tokens * (double)p->z.tokens;
     tess__observations *s = &p->observer->sums;
     for (int64_t i = 0; i < (int64_t)p->z.layers * p->z.batch; i++) {
-        const double *density = p->sparse.density + i * heads, *losses = p->sparse.losses + i * heads;
+        const double *density = p->sparse.density + i * heads,
+                     *losses = p->sparse.losses + i * heads;
         double sum = 0.0, loss = 0.0;
         for (int h = 0; h < heads; h++) {
             sum += density[h];

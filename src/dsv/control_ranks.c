@@ -2,9 +2,9 @@
 /* control_ranks.c - the controller on many ranks: what is measured becomes the same on all of them.
  *
  * Every rank measures its clips. Sums over all ranks, whose order does not matter, take the place
- * of a rank's own before anything is decided or learned from them, so that all ranks decide the same:
- * a step's densities and losses, the predictors' gradients, and in steps that measured, profiles
- * and checks. What comes from a clock, the break-even density, is rank 0's.
+ * of a rank's own before anything is decided or learned from them, so that all ranks decide the
+ * same: a step's densities and losses, the predictors' gradients, and in steps that measured,
+ * profiles and checks. What comes from a clock, the break-even density, is rank 0's.
  */
 #include "control.h"
 #include "optim/process_group.h"

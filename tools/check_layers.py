@@ -69,7 +69,7 @@ PUBLIC = {
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan", "advanced/mix.h": "plan", "advanced/plan_file.h": "plan",
     "comm.h": "comm", "advanced/collectives.h": "comm", "mpi.h": "comm", "dist_attn.h": "exec", "cp.h": "cp",
     "advanced/activity.h": "trace", "advanced/timeline.h": "timeline",
-    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/listing.h": "sim", "advanced/sim_timeline.h": "sim", "advanced/interval.h": "sim",
+    "sim.h": "sim", "scenario.h": "sim", "advanced/sim_detail.h": "sim", "advanced/listing.h": "sim", "advanced/sim_timeline.h": "sim", "advanced/interval.h": "sim", "advanced/goodput.h": "sim/job",
     "advanced/overlap.h": "sim/overlap", "advanced/validate.h": "sim",
     "advanced/trace.h": "replay", "advanced/replay.h": "replay",
     "advanced/search.h": "search", "advanced/job.h": "job", "advanced/run_log.h": "job",

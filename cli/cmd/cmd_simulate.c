@@ -83,6 +83,7 @@ static tess_status simulate(simulate_job *j)
         TRY(tess_sim_use_schedule(j->sim, j->schedule));
     }
     TRY(tess_sim_interval(j->sim, j->cluster, &j->s, &j->r, &j->interval));
+    TRY(simulate_goodput(j));
     TRY(simulate_timeline(j));
     if (j->given->html && !simulate_timeline_wanted(j->given))
         TRY(simulate_page(j));
@@ -110,6 +111,7 @@ static tess_status check_usage(cli *c, const simulate_values *v)
                          : !isnan(v->compute_scale) ? "compute-scale"
                                                     : "per-node");
     TRY(simulate_search_usage(c, v));
+    TRY(simulate_goodput_usage(c, v));
     TRY(simulate_timeline_usage(c, v));
     if (!traces)
         return TESS_OK;
@@ -166,6 +168,21 @@ static const opt options[] = {
     {"sample", 0, OPT_FLAG, offsetof(simulate_values, sample),
      .help = "a clip that a video DiT samples, instead of a training step: seconds and cost from "
              "the prompt to the frames; --set sampling.steps=50, sampling.guidance=parallel, ..."},
+    {"failures", 0, OPT_FLAG, offsetof(simulate_values, failures),
+     .help =
+         "also goodput: what GPUs that fail and checkpoints leave of the time; hours, GPU-hours "
+         "and cost of --steps or --tokens then include it"},
+    {"mtbf", 0, OPT_DOUBLE, offsetof(simulate_values, mtbf), "HOURS", .min = 1e-3, .max = 1e12,
+     .help = "with --failures: mean time between failures of one GPU; default: 50677, as in the "
+             "training of Llama 3"},
+    {"write", 0, OPT_DOUBLE, offsetof(simulate_values, write), "SECONDS", .min = 1e-6, .max = 1e7,
+     .help = "with --failures: for which a checkpoint stops training; default: 14 bytes of a "
+             "parameter at 122 MB/s of each GPU"},
+    {"restart", 0, OPT_DOUBLE, offsetof(simulate_values, restart), "SECONDS", .min = 1e-6,
+     .max = 1e7,
+     .help = "with --failures: from a failure until the job trains again; default: 600"},
+    {"every", 0, OPT_DOUBLE, offsetof(simulate_values, every), "SECONDS", .min = 1e-3, .max = 1e9,
+     .help = "with --failures: of training between two checkpoints; default: the best"},
     {"list", 0, OPT_CHOICE, offsetof(simulate_values, list), "WHAT", .choices = simulate_lists,
      .help = "instead of a scenario: print the names that it may use, each with what it is"},
     {"density", 0, OPT_PATH, offsetof(simulate_values, density), "PROFILE.csv",
@@ -244,6 +261,8 @@ static const example examples[] = {
     {"tessera simulate wan2.1-14b-sample --sample --set layout.gpus=1 --set layout.cp=1 "
      "--set layout.zero=0",
      "the same on one GPU"},
+    {"tessera simulate llama3-405b --failures --tokens 15.6T --price 2",
+     "the whole run with GPUs that fail, and the best interval of checkpoints"},
     {"tessera simulate --list software", "names for system.era, and what each one is"},
     {"tessera simulate gpt-175b-96 --search", "the best layout on the same GPUs"},
     {"tessera simulate gpt-175b-96 --search --over layout.tp=2,4,8 --over layout.pp=6,12 "
@@ -285,6 +304,10 @@ const command command_simulate = {
         "clip_s_low, clip_s_high, clips (made at the same time), denoising_steps, passes, "
         "gpu_seconds and price (of a clip), and left_out (what the model does not say the cost "
         "of) instead of step_ms.\n"
+        "With --failures the output also has goodput. With --json it is an object: goodput, "
+        "failure_hours (between two of the job), mtbf_hours, checkpoint_s, interval_s, "
+        "best_interval_s, restart_s, lost_to_checkpoints, lost_to_restarts and "
+        "lost_to_repeated_steps.\n"
         "With --list and --json the result has entries: name, about, default, and of models "
         "family.\n"
         "A job file of torchtitan or Megatron-LM is read as a scenario: the output names what the "

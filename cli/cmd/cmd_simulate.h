@@ -8,6 +8,7 @@
 #define CLI_CMD_SIMULATE_H
 
 #include "cli.h"
+#include "tessera/advanced/goodput.h"
 #include "tessera/advanced/interval.h"
 #include "tessera/advanced/job.h"
 #include "tessera/advanced/sim_detail.h"
@@ -21,7 +22,9 @@ typedef struct {
     const char *list;
     double price, steps, tokens;
     int explain;
-    int sample;    /* a clip instead of a step */
+    int sample;   /* a clip instead of a step */
+    int failures; /* with interruptions and checkpoints */
+    double mtbf, write, restart, every;
     strings trace; /* of ranks, instead of a scenario */
     const char *cluster;
     int as_recorded;
@@ -47,6 +50,7 @@ typedef struct {
     tess_sim_measured *measured;
     tess_sim_result r;
     tess_interval interval;
+    tess_goodput_result goodput; /* 1 without --failures */
     double steps; /* of the whole run: --steps, those of --tokens or of the job; NaN: none */
     tess_schedule *schedule; /* from a file; NULL: by name */
     tess_timeline *timeline; /* NULL: not wanted */
@@ -117,6 +121,7 @@ tess_status simulate_page(simulate_job *j);
 
 /* Sets j->steps from --steps or --tokens; the scenario has its settings. */
 tess_status simulate_steps(simulate_job *j);
+double simulate_run_scale(const simulate_job *j); /* steps of the run over its goodput; else 1 */
 void simulate_run_print(const simulate_job *j);
 void simulate_run_json(const simulate_job *j);
 
@@ -127,6 +132,13 @@ tess_status simulate_sample_use(simulate_job *j);
 void simulate_sample_print(const simulate_job *j);
 void simulate_sample_json(const simulate_job *j);
 double simulate_sample_hours(const tess_sim_result *r); /* GPU-hours of a clip */
+
+/* ---- simulate/simulate_goodput.c: failures and checkpoints ----------------------------------- */
+
+tess_status simulate_goodput_usage(cli *c, const simulate_values *v);
+tess_status simulate_goodput(simulate_job *j); /* after the step is known */
+void simulate_goodput_print(const simulate_job *j);
+void simulate_goodput_json(const simulate_job *j);
 
 /* ---- simulate_trace.c ------------------------------------------------------------------------ */
 

@@ -73,6 +73,7 @@ static void print_step(const simulate_job *j)
     if (!isnan(j->given->price))
         fprintf(f, "cost            %12.4g per step (at %g per GPU-hour)\n",
                 r->gpu_hours * j->given->price, j->given->price);
+    simulate_goodput_print(j);
     simulate_run_print(j);
 }
 
@@ -242,6 +243,7 @@ static void set_json(const simulate_job *j)
     out_set(c, c->json, "largest", out_text(r->memory.largest ? r->memory.largest : ""));
     out_set(c, c->json, "memory_parts_gib", memory);
     out_set(c, c->json, "breakdown", breakdown);
+    simulate_goodput_json(j);
     simulate_run_json(j);
     simulate_job_json(j);
 }

@@ -162,7 +162,7 @@ static tess_status write_page(simulate_job *j, const levers *all)
     const tess_sim_result *r = &j->r;
     const tess_sim_layout *l = &r->scenario.layout;
     const int priced = !isnan(j->given->price), whole = !isnan(j->steps);
-    const double steps = whole ? j->steps : 1, cost = priced ? j->given->price : 0;
+    const double steps = whole ? simulate_run_scale(j) : 1, cost = priced ? j->given->price : 0;
     const double unit = r->clips ? 1 : 1e3;
     static const char *const fits[] = {"does not fit", "fits", "may fit"};
     const tess_interval *i80 = &j->interval;
@@ -185,14 +185,18 @@ static tess_status write_page(simulate_job *j, const levers *all)
     snprintf(names[0], sizeof names[0], "%s, %s", one, r->clips ? "s" : "ms");
     snprintf(names[1], sizeof names[1], "GPU-hours of a %s", one);
     snprintf(names[2], sizeof names[2], "cost of a %s", one);
-    const tess_cost_part tiles[] = {
+    tess_cost_part tiles[] = {
         {names[0], unit * r->step_s},
         {r->clips ? "clips an hour" : "tokens/s",
          r->clips ? (double)r->clips * 3600 / r->step_s : r->tokens_per_s},
         {"MFU, %", 100 * r->mfu},
         {"GiB of a GPU", r->memory.peak / SIMULATE_GIB},
         {whole ? "hours of the run" : names[1], whole ? steps * r->step_s / 3600 : hours},
-        {whole ? "cost of the run" : names[2], steps * hours * cost}};
+        {whole ? "cost of the run" : names[2], steps * hours * cost},
+        {"goodput, %", 100 * j->goodput.goodput}};
+    int n_tiles = priced ? 6 : 5;
+    if (j->given->failures)
+        tiles[n_tiles++] = tiles[6];
     snprintf(title, sizeof title, "Cost of a %s: %.80s", one, j->given->scenario);
     snprintf(subtitle, sizeof subtitle, "%d GPUs of %.64s: tp %d, pp %d, cp %d, ep %d, dp %d; %s",
              l->gpus, r->scenario.system.cluster, l->tp, l->pp, l->cp, l->ep, l->dp,
@@ -204,7 +208,7 @@ static tess_status write_page(simulate_job *j, const levers *all)
                                  .subtitle = subtitle,
                                  .command = line,
                                  .tiles = tiles,
-                                 .n_tiles = priced ? 6 : 5,
+                                 .n_tiles = n_tiles,
                                  .time = time,
                                  .n_time = n_parts,
                                  .time_low = i80->known ? unit * i80->step_low_s : 0,

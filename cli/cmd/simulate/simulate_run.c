@@ -2,7 +2,7 @@
 /* simulate_run.c - the whole run of --steps, --tokens or a job: hours, GPU-hours, cost.
  *
  *   steps     = ceil(tokens / (global_batch x seq))
- *   hours     = steps x step / 3600
+ *   hours     = steps x step / 3600 / goodput of --failures
  *   GPU-hours = hours x GPUs
  */
 #include "cmd/cmd_simulate.h"
@@ -46,16 +46,30 @@ tess_status simulate_steps(simulate_job *j)
     return TESS_OK;
 }
 
+double simulate_run_scale(const simulate_job *j)
+{
+    return (isnan(j->steps) ? 1 : j->steps) / j->goodput.goodput;
+}
+
+static double run_hours(const simulate_job *j)
+{
+    return simulate_run_scale(j) * j->r.step_s / 3600;
+}
+
+static double gpu_hours(const simulate_job *j)
+{
+    return simulate_run_scale(j) * j->r.gpu_hours;
+}
+
 void simulate_run_print(const simulate_job *j)
 {
     const tess_sim_result *r = &j->r;
     FILE *f = j->c->out;
     if (isnan(j->steps))
         return;
-    fprintf(f, "run             %12.4g hours, %.6g GPU-hours", j->steps * r->step_s / 3600,
-            j->steps * r->gpu_hours);
+    fprintf(f, "run             %12.4g hours, %.6g GPU-hours", run_hours(j), gpu_hours(j));
     if (!isnan(j->given->price))
-        fprintf(f, ", cost %.6g", j->steps * r->gpu_hours * j->given->price);
+        fprintf(f, ", cost %.6g", gpu_hours(j) * j->given->price);
     fprintf(f, "; %.10g steps, %.4g tokens\n", j->steps, j->steps * step_tokens(&r->scenario));
 }
 
@@ -68,10 +82,9 @@ void simulate_run_json(const simulate_job *j)
     json_t *run = json_object();
     out_set(c, run, "steps", out_number(j->steps));
     out_set(c, run, "tokens", out_number(j->steps * step_tokens(&r->scenario)));
-    out_set(c, run, "hours", out_number(j->steps * r->step_s / 3600));
-    out_set(c, run, "gpu_hours", out_number(j->steps * r->gpu_hours));
+    out_set(c, run, "hours", out_number(run_hours(j)));
+    out_set(c, run, "gpu_hours", out_number(gpu_hours(j)));
     out_set(c, run, "price",
-            isnan(j->given->price) ? json_null()
-                                   : out_number(j->steps * r->gpu_hours * j->given->price));
+            isnan(j->given->price) ? json_null() : out_number(gpu_hours(j) * j->given->price));
     out_set(c, c->json, "run", run);
 }

@@ -324,6 +324,7 @@ static void fronts_hold_what_nothing_dominates(void **state)
     }
     CHECK_OK(tess_search_get(search, TESS_SEARCH_NEAREST, 0, &a));
     assert_true(a.lacking > 0.0 && !a.result.memory.fits);
+    assert_true(a.fit != TESS_FIT_YES && a.peak_high > a.result.memory.capacity);
     assert_string_equal(tess_search_key(search, 0), "layout.gpus");
     assert_null(tess_search_key(search, 1 + WIDE));
     assert_null(tess_search_value(search, 0, -1));

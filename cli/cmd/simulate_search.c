@@ -116,6 +116,9 @@ static json_t *point_json(cli *c, const tess_search *s, const tess_search_point 
     out_set(c, one, "settings", settings_json(c, s, p->combination));
     out_set(c, one, "step_ms", out_number(1e3 * r->step_s));
     out_set(c, one, "memory_gib", out_number(r->memory.peak / SIMULATE_GIB));
+    out_set(c, one, "memory_gib_low", out_number(p->peak_low / SIMULATE_GIB));
+    out_set(c, one, "memory_gib_high", out_number(p->peak_high / SIMULATE_GIB));
+    out_set(c, one, "fit", out_text(tess_fit_name(p->fit)));
     out_set(c, one, "gpus", json_integer(r->scenario.layout.gpus));
     out_set(c, one, "dp", json_integer(r->scenario.layout.dp));
     out_set(c, one, "gpu_hours", out_number(r->gpu_hours));
@@ -227,7 +230,9 @@ static void print_nearest(FILE *f, const tess_search *s, const tess_search_point
 {
     char settings[SETTINGS_BYTES];
     const tess_sim_result *r = &nearest->result;
-    say(f, 0, "nearest that does not fit: %s", settings_text(s, nearest->combination, 0, settings));
+    say(f, 0, "nearest that %s: %s",
+        nearest->fit == TESS_FIT_MAYBE ? "may fit, with less than predicted" : "does not fit",
+        settings_text(s, nearest->combination, 0, settings));
     say(f, 2,
         "it lacks %.3g GiB: %.1f of %.1f GiB, most of it %s; its step would take %.1f ms, %+.1f ms",
         nearest->lacking / SIMULATE_GIB, r->memory.peak / SIMULATE_GIB,
@@ -328,8 +333,30 @@ static void print_top(FILE *f, const tess_search *s, const simulate_values *v)
             if (used[k])
                 fprintf(f, " %7.1f", 1e3 * parts[k].seconds);
         fputc('\n', f);
-        say(f, 4, "%s", settings_text(s, p.combination, 1, settings));
+        if (p.fit == TESS_FIT_YES)
+            say(f, 4, "%s", settings_text(s, p.combination, 1, settings));
+        else
+            say(f, 4, "%s; may fit: %.1f to %.1f GiB", settings_text(s, p.combination, 1, settings),
+                p.peak_low / SIMULATE_GIB, p.peak_high / SIMULATE_GIB);
     }
+}
+
+/* A best one that may not fit after all, and the first of the list that surely does. */
+static void print_sure(FILE *f, const tess_search *s, const tess_search_point *best)
+{
+    char settings[SETTINGS_BYTES];
+    tess_search_point p;
+    if (best->fit == TESS_FIT_YES)
+        return;
+    say(f, 2, "it may fit: 80 %% of runs need %.1f to %.1f GiB", best->peak_low / SIMULATE_GIB,
+        best->peak_high / SIMULATE_GIB);
+    for (int i = 1; i < tess_search_count(s, TESS_SEARCH_TOP); i++)
+        if (tess_search_get(s, TESS_SEARCH_TOP, i, &p) == TESS_OK && p.fit == TESS_FIT_YES) {
+            say(f, 2, "the best that fits for sure: %.1f ms, %s", 1e3 * p.result.step_s,
+                settings_text(s, p.combination, 0, settings));
+            return;
+        }
+    say(f, 2, "none of the best ten fits for sure");
 }
 
 static void print_front(FILE *f, const tess_search *s, tess_search_list list, const char *title,
@@ -368,6 +395,7 @@ static void print_text(const simulate_job *j, const tess_search *s, const tess_s
         isnan(j->given->deadline) ? "" : " and the deadline", (long long)info->evaluated);
     say(f, 0, "best by %s: %.1f ms, %s", j->given->by, 1e3 * best.result.step_s,
         settings_text(s, best.combination, 0, settings));
+    print_sure(f, s, &best);
     print_top(f, s, j->given);
     fputc('\n', f);
     if (tess_search_count(s, TESS_SEARCH_TOP) > 1 &&

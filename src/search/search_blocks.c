@@ -79,11 +79,16 @@ tess_status tess__search_simulate(const tess_search *s, tess__search_worker *w, 
     tess__space_scenario(&s->space, number, &given);
     w->has_last = 0;
     TESS_TRY(tess_sim_run(w->sim, cluster_of(s, &given), &given, &r));
-    *point = (tess_search_point){
-        .combination = number,
-        .cost = r.gpu_hours * (s->opts.price > 0.0 ? s->opts.price : 1.0),
-        .lacking = fmax(r.memory.peak - tess__search_limit(s, r.memory.capacity), 0.0),
-        .result = r};
+    double low, high;
+    const double limit = tess__search_limit(s, r.memory.capacity);
+    tess__interval_memory(w->sim, &r.memory, &low, &high);
+    *point = (tess_search_point){.combination = number,
+                                 .cost = r.gpu_hours * (s->opts.price > 0.0 ? s->opts.price : 1.0),
+                                 .lacking = fmax(r.memory.peak - limit, 0.0),
+                                 .peak_low = low,
+                                 .peak_high = high,
+                                 .fit = tess__fit_of(low, high, limit),
+                                 .result = r};
     return TESS_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "cost/cost_internal.h"
 #include "sim/interval/interval_internal.h"
 #include "sim/overlap/overlap_internal.h"
+#include "tessera/advanced/interval.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/sim.h"
 
@@ -276,6 +277,13 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
 
 /* Seconds below which the step cannot be: the passes of the slowest stage without a pause. */
 double tess__sim_bound(const tess_sim *sim);
+
+/* ---- interval/interval_bounds.c -------------------------------------------------------------- */
+
+/* The interval of the memory that the last run was found to need, and what it says of a limit. */
+void tess__interval_memory(const tess_sim *sim, const tess_sim_memory *m, double *low,
+                           double *high);
+tess_fit tess__fit_of(double low, double high, double limit);
 
 /* ---- interval/interval_vary.c ---------------------------------------------------------------- */
 

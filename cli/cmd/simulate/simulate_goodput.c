@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate_goodput.c - tessera simulate --failures: interruptions, checkpoints and what they cost. */
+/* simulate_goodput.c - tessera simulate --failures: interruptions, checkpoints, what they cost. */
 #include "cmd/cmd_simulate.h"
 
 #include <math.h>

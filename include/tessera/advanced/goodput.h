@@ -40,12 +40,12 @@ typedef struct {
 } tess_goodput_opts;
 
 typedef struct {
-    double goodput;    /* share of the time in which steps are trained that stay */
+    double goodput;    /* fraction of time in which steps are trained that stay */
     double interval_s; /* between two checkpoints */
     double best_s;     /* the best interval */
     double write_s, restart_s, mtbf_hours;
     double failure_hours; /* between two interruptions of the job */
-    /* Shares of the time that are lost, which with goodput add up to 1. */
+    /* Fractions of time that are lost, which with goodput add up to 1. */
     double written, restarted, repeated;
 } tess_goodput_result;
 

@@ -11,6 +11,7 @@
 #ifndef TESSERA_SEARCH_H
 #define TESSERA_SEARCH_H
 
+#include "interval.h"
 #include "sim_detail.h"
 
 TESS_BEGIN_DECLS
@@ -63,9 +64,12 @@ typedef enum {
 } tess_search_list;
 
 typedef struct {
-    int64_t combination; /* its number */
-    double cost;         /* of a step: GPU-hours x price, or GPU-hours */
-    double lacking;      /* bytes above the limit; 0: fits */
+    int64_t combination;        /* its number */
+    double cost;                /* of a step: GPU-hours x price, or GPU-hours */
+    double lacking;             /* bytes above the limit; 0: fits */
+    double peak_low, peak_high; /* the interval of its memory ... */
+    tess_fit fit;               /* ... and what that says of the limit: of those that fit yes or
+                                   maybe, of others no or maybe */
     tess_sim_result result;
 } tess_search_point;
 

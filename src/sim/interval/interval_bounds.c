@@ -123,6 +123,20 @@ static void memory_interval(const tess_sim *sim, const tess_sim_memory *m, tess_
     qsort(out->memory, (size_t)out->n_memory, sizeof *out->memory, by_width);
 }
 
+void tess__interval_memory(const tess_sim *sim, const tess_sim_memory *m, double *low, double *high)
+{
+    tess_interval out = {.peak_low = m->peak, .peak_high = m->peak};
+    if (sim->params->interval.given)
+        memory_interval(sim, m, &out);
+    *low = out.peak_low;
+    *high = out.peak_high;
+}
+
+tess_fit tess__fit_of(double low, double high, double limit)
+{
+    return high <= limit ? TESS_FIT_YES : low <= limit ? TESS_FIT_MAYBE : TESS_FIT_NO;
+}
+
 tess_status tess_sim_interval(tess_sim *sim, const tess_cluster *cluster,
                               const tess_scenario *scenario, tess_sim_result *result,
                               tess_interval *interval)
@@ -144,9 +158,7 @@ tess_status tess_sim_interval(tess_sim *sim, const tess_cluster *cluster,
         memory_interval(sim, &r.memory, &out);
         TESS_TRY(tess_sim_run(sim, cluster, scenario, &r));
     }
-    out.fits = out.peak_high <= r.memory.capacity  ? TESS_FIT_YES
-               : out.peak_low <= r.memory.capacity ? TESS_FIT_MAYBE
-                                                   : TESS_FIT_NO;
+    out.fits = tess__fit_of(out.peak_low, out.peak_high, r.memory.capacity);
     *result = r;
     *interval = out;
     return TESS_OK;

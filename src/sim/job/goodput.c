@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* goodput.c - failures and checkpoints: the share of the time that trains (formula in the header).
+/* goodput.c - failures and checkpoints: the fraction of time that trains (formula in the header).
  *
- * What is lost is told apart by its cause: checkpoints take write / t of the training's time, and an
- * interruption, of which there is one every M, its restart; the rest is work that is done again.
+ * What is lost is divided by its cause: checkpoints take write / t of the training's time, and
+ * an interruption, of which there is one every M, its restart; the rest is work done again.
  */
 #include "tessera/advanced/goodput.h"
 #include "base/base_internal.h"

@@ -87,6 +87,7 @@ endif()
 if(TARGET tessera_mpi)
   tess_pc(tessera-mpi tessera_mpi "Tessera's communicator over MPI; compile with mpicc" tessera "" "")
 endif()
+tess_pc(tessera-gpu tessera_gpu "Tessera's sparse attention on GPUs" tessera "" "-ldl -lm")
 
 # The shipped clusters, as models for a user's own; the library has them compiled in.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/tessera)

@@ -36,7 +36,7 @@ TRAIN = {"media.h", "data.h", "model.h", "train.h", "advanced/clip.h", "advanced
 def public_headers(train):
     names = sorted(os.path.relpath(path, python_decl.INCLUDE)
                    for path in glob.glob(os.path.join(python_decl.INCLUDE, "**", "*.h"), recursive=True))
-    return [name for name in names if name != "mpi.h" and (train or name not in TRAIN)]
+    return [name for name in names if name not in ("mpi.h", "advanced/gpu.h") and (train or name not in TRAIN)]
 
 
 def structs_of(ffi):

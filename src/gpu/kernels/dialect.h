@@ -21,6 +21,8 @@
 #ifndef TESS_DIALECT_H
 #define TESS_DIALECT_H
 
+#include "gpu_args.h"
+
 #if defined(__CUDACC__)
 typedef unsigned int u32;
 typedef unsigned short u16;

@@ -7,6 +7,10 @@
 #ifndef TESS_GPU_ARGS_H
 #define TESS_GPU_ARGS_H
 
+/* Names of kernels, made from what defines them. */
+#define JOIN_(x, y) x##y
+#define JOIN(x, y) JOIN_(x, y)
+
 /* Rows of head_dim elements. */
 typedef struct {
     unsigned char *data;

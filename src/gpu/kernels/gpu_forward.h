@@ -18,7 +18,8 @@
 #define THREADS (32 * WM * WN)
 #define STAGE (2 * BN * ROW) /* rows of K, rows of V */
 #define AT_INDEX (BM * ROW + 2 * WN * STAGE)
-#define SHARED_BYTES (AT_INDEX + 2 * WN * BN * 4)
+#define AT_OWN (AT_INDEX + 2 * WN * BN * 4)
+#define SHARED_BYTES (AT_OWN + 16)
 #define NAME JOIN(JOIN(JOIN(JOIN(JOIN(forward_d, D), _g), GROUP), _), TYPE)
 
 #if defined(TESS_GPU_TABLE)
@@ -69,6 +70,13 @@ KERNEL(NAME, tess_gpu_forward_args, THREADS, BLOCKS)
         cp16(to_ + BN * ROW, vh + (i64)from_ * a.v.s, row_ >= 0);                                  \
     }
 
+    /* What is used again at the end waits in shared memory: registers are scarce in the loop. */
+    int *const own = (int *)(sh + AT_OWN);
+    if (THREAD == 0) {
+        own[0] = head;
+        own[1] = row0;
+        own[2] = rows;
+    }
     float acc[MT][D / 8][4], m[MT][2], l[MT][2];
     FOR (i, MT) {
         FOR (j, D / 8)
@@ -206,18 +214,18 @@ KERNEL(NAME, tess_gpu_forward_args, THREADS, BLOCKS)
                             acc[i][j][2 * h + e] * f0 + area[8 * j + 2 * (LANE & 3) + e] * f1;
             }
 #endif
-    u8 *const oh = (u8 *)head_rows(&a.o, a.lists.heads, head);
+    u8 *const oh = (u8 *)head_rows(&a.o, a.lists.heads, own[0]);
     FOR (i, MT)
         FOR (h, 2) {
             const int r = (wm * MT + i) * 16 + (LANE >> 2) + 8 * h;
-            if (r < rows) {
+            if (r < own[2]) {
                 const float inverse = l[i][h] != 0.0f ? 1.0f / l[i][h] : 0.0f;
-                u8 *const to = oh + (i64)(row0 + r) * a.o.s + 4 * (LANE & 3);
+                u8 *const to = oh + (i64)(own[1] + r) * a.o.s + 4 * (LANE & 3);
                 FOR (j, D / 8)
                     *(u32 *)(to + 16 * j) =
                         PACK(acc[i][j][2 * h] * inverse, acc[i][j][2 * h + 1] * inverse);
                 if ((LANE & 3) == 0)
-                    a.lse[(i64)head * a.lists.tokens_q + row0 + r] =
+                    a.lse[(i64)own[0] * a.lists.tokens_q + own[1] + r] =
                         l[i][h] != 0.0f ? (m[i][h] + log2_fast(l[i][h])) * LN2 : MINUS_INFINITY;
             }
         }
@@ -229,5 +237,6 @@ KERNEL(NAME, tess_gpu_forward_args, THREADS, BLOCKS)
 #undef THREADS
 #undef STAGE
 #undef AT_INDEX
+#undef AT_OWN
 #undef SHARED_BYTES
 #undef NAME

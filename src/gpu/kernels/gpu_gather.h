@@ -9,11 +9,14 @@
 #ifndef TESS_GPU_GATHER_H
 #define TESS_GPU_GATHER_H
 
-#include "dialect.h"
 #include "gpu_args.h"
 
 #define ROW (2 * D) /* bytes */
 #define PIECES (D / 8)
+
+#if !defined(TESS_GPU_TABLE)
+#include "dialect.h"
+
 #define SWIZZLE(row, piece) ((row)*ROW + (((piece) ^ ((row)&7)) << 4))
 
 /* Where a lane's row for ldmatrix is, of a 16x16 tile at (row, piece): A operands, and B operands
@@ -51,9 +54,24 @@ FN int list_row(const tess_gpu_lists *l, key_list list, int n)
     return l->indices[list.first + (n >> shift)] << shift | (n & ((1 << shift) - 1));
 }
 
+/* The first place of [from, to) whose index is not below `unit`. */
+FN i64 lower_bound(const int *indices, i64 from, i64 to, int unit)
+{
+    while (from < to) {
+        const i64 middle = from + (to - from) / 2;
+        if (indices[middle] < unit)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
+}
+
 FN const u8 *head_rows(const tess_gpu_rows *rows, int heads, int head)
 {
     return rows->data + (i64)(head / heads) * rows->b + (i64)(head % heads) * rows->h;
 }
+
+#endif
 
 #endif

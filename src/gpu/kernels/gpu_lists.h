@@ -18,19 +18,6 @@ TESS_GPU_TABLE(fill_entries, TESS_GPU_FILL, any, 0, STRIP, LIST_THREADS, (STRIP 
 TESS_GPU_TABLE(expand_units, TESS_GPU_EXPAND, any, 0, 1, LIST_THREADS, 0)
 #else
 
-/* The first place of [from, to) whose index is not below `unit`. */
-FN i64 lower_bound(const int *indices, i64 from, i64 to, int unit)
-{
-    while (from < to) {
-        const i64 middle = from + (to - from) / 2;
-        if (indices[middle] < unit)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from;
-}
-
 /* at[u] entries of unit unit0 + u come before: counts them all, and with `fill` writes them. */
 FN void walk_lists(const tess_gpu_transpose_args *a, int *at, int head, int unit0, int fill)
 {

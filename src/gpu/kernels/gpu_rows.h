@@ -23,10 +23,11 @@ KERNEL(NAME, tess_gpu_sum_args, D, 8)
     float *const dk = (float *)(head_rows(&a.dk, a.lists.heads, head) + (i64)row * a.dk.s) + THREAD;
     float *const dv = (float *)(head_rows(&a.dv, a.lists.heads, head) + (i64)row * a.dv.s) + THREAD;
     float k = a.begin ? 0.0f : *dk, v = a.begin ? 0.0f : *dv;
-    for (int i = first[0]; i < first[1]; i++) {
+    const i64 least = a.entry0 < base ? 0 : a.entry0 - base; /* a place is below 2^31 */
+    int i = least > 0x7fffffff ? first[1]
+                               : (int)lower_bound(a.place + base, first[0], first[1], (int)least);
+    for (; i < first[1] && base + a.place[base + i] < a.entry1; i++) {
         const i64 entry = base + a.place[base + i];
-        if (entry < a.entry0 || entry >= a.entry1)
-            continue;
         const int g = a.group[base + i], queries = a.lists.bounds_q[g + 1] - a.lists.bounds_q[g];
         for (int t = 0; t * a.rows < queries; t++) {
             const i64 from = ((entry - a.entry0) * a.tiles + t) << shift;

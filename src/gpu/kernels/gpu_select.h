@@ -22,8 +22,11 @@
 #ifndef TESS_GPU_SELECT_H
 #define TESS_GPU_SELECT_H
 
-enum { SELECT_WARPS = 4, SELECT_SAMPLE = 512, SELECT_MEMBERS = 128 };
 #define SELECT_THREADS 128
+#define SELECT_BYTES 33728 /* of a select_state */
+
+#if !defined(TESS_GPU_TABLE)
+enum { SELECT_WARPS = 4, SELECT_SAMPLE = 512, SELECT_MEMBERS = 128 };
 
 /* Of the 16 groups of a block, in shared memory. */
 typedef struct {
@@ -43,6 +46,8 @@ typedef struct {
     u32 same[SELECT_WARPS][16];    /* scores in the range, then equal to the limit */
     int found[16];                 /* the range is small enough */
 } select_state;
+
+typedef char select_bytes[sizeof(select_state) == SELECT_BYTES ? 1 : -1];
 
 /* Integers in the order of the floats; NaN is 0, below -infinity. */
 FN u32 ordered_bits(float x)
@@ -127,11 +132,12 @@ FN void find_limit(select_state *st, int g, int wanted, int share)
     }
 }
 #endif
+#endif
 
 #define NAME JOIN(select_r, RANK)
 
 #if defined(TESS_GPU_TABLE)
-TESS_GPU_TABLE(NAME, TESS_GPU_SELECT, any, RANK, 16, SELECT_THREADS, sizeof(select_state))
+TESS_GPU_TABLE(NAME, TESS_GPU_SELECT, any, RANK, 16, SELECT_THREADS, SELECT_BYTES)
 #else
 KERNEL(NAME, tess_gpu_select_args, SELECT_THREADS, 3)
 {

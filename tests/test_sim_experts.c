@@ -131,11 +131,36 @@ static void layouts_that_cannot_be_are_refused(void **state)
     assert_null(schedule);
 }
 
+/* Latent attention, experts, adapters, casts, separate sums of gradients, ZeRO-3, recomputation. */
+static void the_longest_list_of_a_decoder_finds_room(void **state)
+{
+    (void)state;
+    tess_scenario s = deepseek();
+    s.layout.pp = 1;
+    s.layout.gpus = 256;
+    s.layout.tp = s.layout.cp = 2;
+    s.layout.etp = 1;
+    s.layout.sequence = 1;
+    s.layout.zero = 3;
+    s.layout.replicas = 1;
+    s.layout.ep_nodes = 4;
+    s.training.global_batch = 64;
+    s.training.precision = TESS_SIM_FP8;
+    s.training.lora = 16;
+    s.training.recompute = TESS_SIM_RECOMPUTE_FULL;
+    snprintf(s.system.era, sizeof s.system.era, "pytorch-eager-2024");
+    run_on("h100", &s);
+    if (tess_sim_ops(sim) >= TESS__OPS_MAX)
+        fail_msg("%d operations, room for %d", tess_sim_ops(sim), TESS__OPS_MAX);
+    assert_true(tess_sim_ops(sim) > 250); /* it is a long one */
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_token_travels_to_a_node_once),
     cmocka_unit_test(micro_batches_from_both_ends_have_the_published_bubble),
     cmocka_unit_test(both_ends_have_embedding_and_head),
     cmocka_unit_test(layouts_that_cannot_be_are_refused),
+    cmocka_unit_test(the_longest_list_of_a_decoder_finds_room),
 };
 
 RUN_TESTS_WITH(tests, make_sim, drop_sim)

@@ -121,6 +121,8 @@ typedef struct {
 
     /* A DiT over video: pixels, strides of its autoencoder (0: 4 x 8 x 8), patch (0: 1 x 2 x 2). */
     int frames, height, width;
+    char clips[128]; /* of several sizes in a step, with their shares: "81x480x832:3+1x480x832:1";
+                        "": frames, height and width are those of all */
     int stride_t, stride_s, patch_t, patch_s;
     int text;          /* tokens of the prompt; they join the sequence, unless ... */
     int cross;         /* 1: each layer attends to them apart */

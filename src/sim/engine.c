@@ -83,7 +83,7 @@ static void merge_batches(const tess_sim *sim, tess_scenario *s)
         s->training.micro_batch *= (int)(batches / wanted);
 }
 
-static void derive(tess_sim *sim)
+void tess__sim_derive(tess_sim *sim)
 {
     int passes, samples;
     merge_batches(sim, &sim->s);
@@ -173,7 +173,7 @@ static void count_times(tess_sim *sim, int stage)
         op->times =
             op->part == TESS__WHOLE
                 ? (op->class == TESS__PP ? 2.0 * (double)sim->batches * sim->s.layout.vpp : 1.0)
-                : counts[op->part] * (double)sim->batches;
+                : counts[op->part] * (double)sim->batches * op->share;
     }
 }
 
@@ -229,12 +229,12 @@ tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const 
     sim->s = *full;
     TESS_TRY(tess__file_check(sim));
     TESS_TRY(tess__sim_find_params(sim, cluster));
-    derive(sim);
+    tess__sim_derive(sim);
     tess__split_layers(sim);
     if (same_parts)
         sim->n_ops = sim->n_part_ops;
     else
-        tess__build_parts(sim);
+        tess__build_clips(sim);
     sim->n_part_ops = sim->n_ops;
     time_stages(sim, &sim->weight);
     return TESS_OK;
@@ -287,7 +287,7 @@ static void time_step(tess_sim *sim, tess_sim_result *result)
     if (l->schedule == TESS_SIM_SCHEDULE_FILE)
         passes = tess__file_passes(sim, waited > 0.0);
     r.pp_s = 2.0 * l->vpp * (double)sim->batches * waited * (l->pp - 1.0) / l->pp;
-    r.dp_s = tess__gradient_seconds(sim, slowest);
+    r.dp_s = tess__gradient_seconds(sim, slowest) + tess__clip_wait(sim, passes);
     r.optimiser_s = tess__optimiser_seconds(sim, slowest);
     break_down(sim, slowest, passes, &r);
     count_times(sim, slowest);

@@ -76,6 +76,7 @@ const tess__field tess__fields[] = {
     INT(model, frames, 0, 1000000, "of a clip, in pixels"),
     INT(model, height, 0, 1000000, "of a clip, in pixels"),
     INT(model, width, 0, 1000000, "of a clip, in pixels"),
+    TEXT(model, clips, "of several sizes, with shares: 81x480x832:3+1x480x832:1"),
     INT(model, stride_t, 0, 64, "frames of a latent frame; 0: 4"),
     INT(model, stride_s, 0, 64, "pixels of a latent pixel each way; 0: 8"),
     INT(model, patch_t, 0, 64, "latent frames of a token; 0: 1"),

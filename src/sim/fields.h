@@ -49,6 +49,22 @@ int tess__field_equal(const tess_scenario *a, const tess_scenario *b, const tess
 /* Whether the member is 0 or "": its default. */
 int tess__field_unset(const tess_scenario *scenario, const tess__field *field);
 
+/* ---- clips.c: sizes of clips ----------------------------------------------------------------- */
+
+enum { TESS__CLIPS_MAX = 4 };
+
+typedef struct {
+    int frames, height, width;
+    int64_t tokens;
+    double share; /* of all clips; they add up to 1 */
+} tess__clip;
+
+/* Tokens of one. name: what must be a multiple of a token's pixels; NULL: model.height, width. */
+tess_status tess__clip_tokens(const tess_sim_model *model, const tess__clip *clip, const char *name,
+                              int64_t *tokens);
+/* The sizes in model.clips, strides and patch filled in. */
+tess_status tess__clips_read(const tess_sim_model *model, tess__clip clips[TESS__CLIPS_MAX],
+                             int *n);
 /* ---- catalogue.c: models by name ------------------------------------------------------------- */
 
 extern const tess__shipped tess__shipped_models[];

@@ -90,7 +90,7 @@ void tess__count_flop(const tess_sim *sim, tess_sim_result *r)
     const double plain = first + (m->experts ? 0.0 : more);
     const matrices dense = of_layer(m, 0), moe = of_layer(m, 1);
     const double head = (double)m->vocab * h * (1.0 + m->predict_layers);
-    const double pairs = 2.0 * (m->head_dim + m->value_dim) * m->heads * s;
+    const double pairs = 2.0 * (m->head_dim + m->value_dim) * m->heads * sim->attended;
     const double layers = 2.0 * (plain * dense.active + with * moe.active);
     const double attention = (plain + with) * pairs;
     const double cross = m->cross ? (plain + with) * 4.0 * m->head_dim * m->heads * m->text : 0.0;

@@ -22,7 +22,12 @@ static tess__op *add(tess_sim *sim, const char *name, int kind, int pass)
 {
     assert(sim->n_ops < TESS__OPS_MAX);
     tess__op *op = &sim->ops[sim->n_ops++];
-    *op = (tess__op){.name = name, .kind = kind, .pass = pass, .part = sim->part, .batch = 1.0};
+    *op = (tess__op){.name = name,
+                     .kind = kind,
+                     .pass = pass,
+                     .part = sim->part,
+                     .batch = 1.0,
+                     .share = sim->clip_share};
     return op;
 }
 
@@ -153,6 +158,13 @@ void tess__mark_again(tess_sim *sim, int first, int module, int input)
         if (op->saved > 0.0 && !input)
             op->freed |= module;
     }
+}
+
+void tess__add_wait(tess_sim *sim, const char *name, int class, double seconds)
+{
+    tess__op *op = add(sim, name, TESS__WAIT, TESS__STEP);
+    op->class = class;
+    op->seconds = seconds;
 }
 
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds)

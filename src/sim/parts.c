@@ -79,7 +79,7 @@ static void sum_part(tess_sim *sim, int part)
     tess__model_part *p = &sim->parts[part];
     const int modules = tess__modules_again(sim);
     const double products = tess__products_again(sim);
-    for (int i = 0; i < sim->n_ops; i++) {
+    for (int i = sim->clip_first; i < sim->n_ops; i++) {
         const tess__op *op = &sim->ops[i];
         if (op->part != part)
             continue;
@@ -113,7 +113,7 @@ static void floor_by_host(tess_sim *sim, int part)
     double comms[TESS__PASSES] = {0};
     if (sim->s.training.graphs > 0 || !layer_part)
         return;
-    for (int i = 0; i < sim->n_ops; i++)
+    for (int i = sim->clip_first; i < sim->n_ops; i++)
         if (sim->ops[i].part == part && sim->ops[i].kind == TESS__COMM)
             comms[sim->ops[i].pass] += log2(fmax(sim->ops[i].m, 2.0));
     const double comm = sim->era[TESS__ERA_HOST_COMM_US] * 1e-6;
@@ -139,7 +139,6 @@ static void floor_by_host(tess_sim *sim, int part)
 void tess__build_parts(tess_sim *sim)
 {
     memset(sim->parts, 0, sizeof sim->parts);
-    sim->n_ops = 0;
     for (int part = TESS__LAYER; part <= TESS__LATER; part++) {
         const tess_sim_model *m = &sim->s.model;
         const int first = sim->n_ops;

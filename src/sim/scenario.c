@@ -64,6 +64,23 @@ static void set_default_real(double *value, double otherwise)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+/* Of several sizes, the mean. */
+static tess_status fill_clips(tess_sim_model *m)
+{
+    tess__clip clips[TESS__CLIPS_MAX];
+    double mean = 0.0;
+    int n;
+    TESS_TRY(tess__clips_read(m, clips, &n));
+    for (int i = 0; i < n; i++) {
+        mean += clips[i].share * (double)clips[i].tokens;
+        if (m->double_layers && clips[i].tokens <= m->text)
+            return fail_rule("tokens of model.clips", clips[i].tokens, "be more than model.text,",
+                             m->text);
+    }
+    m->seq = (int64_t)(mean + 0.5);
+    return TESS_OK;
+}
+
 /* Tokens of a clip: the autoencoder keeps the first frame and strides over the others. */
 static tess_status fill_video(tess_sim_model *m)
 {
@@ -73,19 +90,16 @@ static tess_status fill_video(tess_sim_model *m)
     set_default(&m->patch_s, 2);
     set_default(&m->latent, 16);
     m->full = 1;
+    if (m->clips[0])
+        return fill_clips(m);
     if (m->seq)
         return TESS_OK;
     if (!m->frames || !m->height || !m->width)
         return tess__fail(TESS_EINVAL,
                           "scenario: a DiT needs model.seq, or model.frames, height and width");
-    const int cell = m->stride_s * m->patch_s;
-    if (m->height % cell)
-        return fail_rule("model.height", m->height, "be a multiple of", cell);
-    if (m->width % cell)
-        return fail_rule("model.width", m->width, "be a multiple of", cell);
-    const int64_t steps = ((m->frames - 1) / m->stride_t + m->patch_t) / m->patch_t;
-    m->seq = steps * (m->height / cell) * (m->width / cell) + (m->cross ? 0 : m->text);
-    return TESS_OK;
+    return tess__clip_tokens(
+        m, &(tess__clip){.frames = m->frames, .height = m->height, .width = m->width}, NULL,
+        &m->seq);
 }
 
 static tess_status check_streams(const tess_sim_model *m)
@@ -149,6 +163,8 @@ static tess_status fill_model(tess_sim_model *m)
         return fail_rule("model.sparse_layers", m->sparse_layers, "be at most model.layers,",
                          m->layers);
     TESS_TRY(fill_experts(m));
+    if (m->clips[0] && m->kind != TESS_SIM_DIT)
+        return tess__fail(TESS_EINVAL, "scenario: model.clips needs model.kind dit");
     if (m->kind == TESS_SIM_DIT)
         TESS_TRY(fill_video(m));
     TESS_TRY(check_streams(m));
@@ -294,6 +310,9 @@ static tess_status fill_training(const tess_sim_layout *l, tess_sim_training *t)
 /* One pass of all layers on each rank, and clips that all begin together. */
 static tess_status fill_sampling(const tess_scenario *s, tess_sim_sampling *p)
 {
+    if (p->steps && s->model.clips[0])
+        return tess__fail(TESS_EINVAL, "scenario: model.clips is of training, sampling.steps is %d",
+                          p->steps);
     const tess_sim_layout *l = &s->layout;
     if (!p->steps)
         return TESS_OK;

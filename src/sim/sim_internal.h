@@ -186,6 +186,7 @@ enum {
     TESS__HOST,
     TESS__DECODE,
     TESS__ENCODE,
+    TESS__WAIT,
     TESS__OP_KINDS
 };
 enum { TESS__FORWARD, TESS__BACKWARD, TESS__WEIGHT, TESS__AGAIN, TESS__STEP, TESS__PASSES };
@@ -202,11 +203,12 @@ typedef struct {
     double flop, bytes;
     double saved;           /* bytes held for the backward pass */
     double seconds, hidden; /* waited for; not waited for */
+    double share;           /* of the micro-batches that run it */
     double times;           /* in a step, on the slowest stage */
     int measured;
 } tess__op;
 
-enum { TESS__OPS_MAX = 320, TESS__STAGES_MAX = 4096 };
+enum { TESS__OPS_MAX = 2400, TESS__STAGES_MAX = 4096 };
 
 /* Sums of a part, of one micro-batch. */
 typedef struct {
@@ -240,8 +242,12 @@ struct tess_sim {
     double own_hw[TESS__HW_COUNT], own_era[TESS__ERA_COUNT];
 
     /* Of a micro-batch on one rank. */
-    double tokens;  /* where all hidden columns are whole */
-    double rows;    /* the same, split by sequence parallelism */
+    int clip_first;        /* operations from here on are of the size that is being described */
+    double clip_share;     /* of it, of the micro-batches */
+    double clip_deviation; /* of the times of all sizes, relative to their mean */
+    double attended;       /* tokens that a token attends to on average, were none masked */
+    double tokens;         /* where all hidden columns are whole */
+    double rows;           /* the same, split by sequence parallelism */
     int adapted;    /* 1: the linear layers that are added have adapters, where there are any */
     int reads;      /* modules whose result is the input of the linear layers that are added */
     double prompt;  /* of tokens, those of the prompt, where the layer has two streams */
@@ -275,6 +281,9 @@ struct tess_sim {
 tess_status tess__sim_prepare(tess_sim *sim, const tess_cluster *cluster, const tess_scenario *full,
                               int same_parts);
 
+/* What follows from a filled-in scenario alone: tokens, bytes, micro-batches. */
+void tess__sim_derive(tess_sim *sim);
+
 /* Seconds below which the step cannot be: the passes of the slowest stage without a pause. */
 double tess__sim_bound(const tess_sim *sim);
 
@@ -292,6 +301,8 @@ void tess__interval_vary(tess_sim *sim);
 
 /* ---- job_scale.c: what depends on the number of nodes, and on power -------------------------- */
 
+/* The expected largest of n standard normal values. */
+double tess__largest_of(double n);
 double tess__job_slowness(const tess_sim *sim);  /* by which all takes longer */
 double tess__job_host_step(const tess_sim *sim); /* seconds of the hosts in a step */
 double tess__job_clock(const tess_sim *sim);     /* under the power limit, relative to none */
@@ -343,6 +354,8 @@ tess__op *tess__add_flash(tess_sim *sim, const char *name, int pass, double head
  * but, as `input` says, what its first product keeps. */
 void tess__mark_again(tess_sim *sim, int first, int module, int input);
 
+/* What a step waits for, of a class. */
+void tess__add_wait(tess_sim *sim, const char *name, int class, double seconds);
 /* What a part waits for the host, as an operation; nothing where that is 0. */
 void tess__add_host(tess_sim *sim, int part, int pass, double seconds);
 
@@ -373,9 +386,16 @@ void tess__expert_ops(tess_sim *sim);
 void tess__embed_ops(tess_sim *sim);
 void tess__head_ops(tess_sim *sim);
 
+/* ---- clips.c: sizes of clips ----------------------------------------------------------------- */
+
+/* Parts and operations, of all sizes. */
+void tess__build_clips(tess_sim *sim);
+/* Seconds for which the rank with the longest clips is waited for, as an operation too. */
+double tess__clip_wait(tess_sim *sim, double passes);
+
 /* ---- parts.c --------------------------------------------------------------------------------- */
 
-void tess__build_parts(tess_sim *sim);
+void tess__build_parts(tess_sim *sim); /* of one size */
 /* Modules that run again, as bits; 0: none, or not module by module. */
 int tess__modules_again(const tess_sim *sim);
 /* Share of products that runs again where recomputation goes operation by operation; 0: it does

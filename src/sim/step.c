@@ -189,7 +189,7 @@ void tess__fsdp_ops(tess_sim *sim, int part)
         return;
     sim->part = part;
     double compute[TESS__PASSES] = {0};
-    for (int i = 0; i < sim->n_ops; i++)
+    for (int i = sim->clip_first; i < sim->n_ops; i++)
         if (sim->ops[i].part == part)
             compute[sim->ops[i].pass] += sim->ops[i].seconds;
     int first = sim->n_ops;

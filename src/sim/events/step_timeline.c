@@ -193,6 +193,8 @@ tess_status tess_sim_timeline(const tess_sim *sim, const tess_sim_timeline_opts 
     for (int i = 0; i < TESS__TL_CLASSES; i++)
         ones[i] = 1.0;
     tess_schedule *own = NULL;
+    if (sim->s.model.clips[0])
+        return tess__fail(TESS_ENOTSUP, "model.clips has several sizes, a timeline is of one");
     if (l->schedule != TESS_SIM_SCHEDULE_FILE)
         TESS_TRY(make_schedule(sim, &own));
     tess__classes c = {.ranks = l->gpus, .stages = l->pp, .size = l->gpus / l->pp};

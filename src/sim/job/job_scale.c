@@ -19,7 +19,7 @@ static double nodes_of(const tess_sim *sim)
 
 /* The expected largest of n standard normal values, within 1 % from n = 8 on, 0 of one (Blom's
  * approximation: the quantile of (n - 0.375) / (n + 0.25), by Hastings' formula). */
-static double largest_of(double n)
+double tess__largest_of(double n)
 {
     if (n < 2.0)
         return 0.0;
@@ -34,7 +34,7 @@ double tess__job_slowness(const tess_sim *sim)
     const double nodes = nodes_of(sim);
     const double loss = sim->params->interval.loss.value[sim->software_known];
     return sim->scalar * exp(loss) * (1.0 + sim->era[TESS__ERA_STRAGGLE] * log2(nodes)) *
-           (1.0 + sim->era[TESS__ERA_SPREAD] * largest_of(nodes));
+           (1.0 + sim->era[TESS__ERA_SPREAD] * tess__largest_of(nodes));
 }
 
 /* Of a step: host time outside layers, and what waiting for the last of all hosts costs. */

@@ -34,8 +34,8 @@ static const struct {
                       "2 parameters tokens / (peak gemm_share), at least their bytes / memory rate",
                       {TESS__HW_GEMM_SHARE, TESS__HW_MEMORY_SHARE, -1}},
     [TESS__WAIT] = {"wait",
-                    "passes x relative deviation of clips' times x z(dp) / sqrt(micro-batches), "
-                    "with ZeRO-3 without the root",
+                    "passes x relative deviation of clips' times x z(dp) / sqrt(micro-batches); "
+                    "with ZeRO-3 the expected longest of dp clips",
                     {-1, -1, -1}},
     [TESS__HOST] = {"host",
                     "(gpu^p + host^p)^(1/p) - gpu, p = host_power, and stops of checkpoints",

@@ -245,6 +245,8 @@ struct tess_sim {
     int clip_first;        /* operations from here on are of the size that is being described */
     double clip_share;     /* of it, of the micro-batches */
     double clip_deviation; /* of the times of all sizes, relative to their mean */
+    double clip_longest;   /* how much longer the longest takes, in the same way */
+    double clip_drawn;     /* and the expected longest of all data-parallel ranks */
     double attended;       /* tokens that a token attends to on average, were none masked */
     double tokens;         /* where all hidden columns are whole */
     double rows;           /* the same, split by sequence parallelism */

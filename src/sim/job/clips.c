@@ -6,11 +6,15 @@
  * A micro-batch has clips of one size, drawn with the shares. The operations of all sizes stand in
  * the list, each with its share of the micro-batches; sums of a part are means over sizes, what it
  * keeps is that of the largest. Data-parallel ranks draw apart from each other, and the one with
- * the longest clips is waited for: of m micro-batches with relative deviation c of their times
+ * the longest clips is waited for. With ZeRO-3, which waits at every layer, that is for each
+ * micro-batch the expected longest of dp draws, of sizes in the order of their times t_i,
+ *
+ *   sum of t_i (P(t <= t_i)^dp - P(t < t_i)^dp)
+ *
+ * and otherwise, of sums of m draws with relative deviation c, at most as if one rank drew nothing
+ * but the longest,
  *
  *   passes x c z(dp) / sqrt(m)     z(n): the expected largest of n standard normal values
- *
- * and with ZeRO-3, which waits at every layer, without the root.
  */
 #include "sim/fields.h"
 #include "sim/sim_internal.h"
@@ -112,16 +116,30 @@ static double model_seconds(const tess_sim *sim)
     return seconds;
 }
 
+/* The expected longest of `draws` micro-batches. */
+static double longest_of(const tess__clip *clips, const double *seconds, int n, int draws)
+{
+    double expected = 0.0;
+    for (int i = 0; i < n; i++) {
+        double below = 0.0; /* share of the sizes before this one, in the order of their times */
+        for (int k = 0; k < n; k++)
+            if (seconds[k] < seconds[i] || (seconds[k] == seconds[i] && k < i))
+                below += clips[k].share;
+        expected += seconds[i] * (pow(below + clips[i].share, draws) - pow(below, draws));
+    }
+    return expected;
+}
+
 void tess__build_clips(tess_sim *sim)
 {
     tess__clip clips[TESS__CLIPS_MAX];
     tess__model_part sums[TESS__PARTS];
     const int64_t mean = sim->s.model.seq;
-    double first = 0.0, second = 0.0, squares = 0.0;
+    double first = 0.0, second = 0.0, squares = 0.0, seconds[TESS__CLIPS_MAX];
     int n = 0;
     sim->n_ops = sim->clip_first = 0;
     sim->clip_share = 1.0;
-    sim->clip_deviation = 0.0;
+    sim->clip_deviation = sim->clip_longest = sim->clip_drawn = 0.0;
     sim->attended = (double)mean;
     if (!sim->s.model.clips[0] || tess__clips_read(&sim->s.model, clips, &n) != TESS_OK) {
         tess__build_parts(sim);
@@ -136,23 +154,28 @@ void tess__build_clips(tess_sim *sim)
         tess__build_parts(sim);
         for (int part = 0; part < TESS__PARTS; part++)
             add_part(&sums[part], &sim->parts[part], clips[i].share);
-        const double seconds = model_seconds(sim);
-        first += clips[i].share * seconds;
-        second += clips[i].share * seconds * seconds;
+        seconds[i] = model_seconds(sim);
+        first += clips[i].share * seconds[i];
+        second += clips[i].share * seconds[i] * seconds[i];
+        sim->clip_longest = fmax(sim->clip_longest, seconds[i]);
         squares += clips[i].share * (double)clips[i].tokens * (double)clips[i].tokens;
     }
     memcpy(sim->parts, sums, sizeof sums);
     sim->s.model.seq = mean;
     sim->clip_share = 1.0;
     sim->clip_deviation = sqrt(fmax(second / (first * first) - 1.0, 0.0));
+    sim->clip_longest = sim->clip_longest / first - 1.0;
+    sim->clip_drawn = longest_of(clips, seconds, n, sim->s.layout.dp) / first - 1.0;
     sim->attended = squares / (double)mean;
     tess__sim_derive(sim);
 }
 
 double tess__clip_wait(tess_sim *sim, double passes)
 {
-    const double calls = sim->s.layout.zero == 3 ? 1.0 : sqrt((double)sim->batches);
-    const double wait = passes * sim->clip_deviation * tess__largest_of(sim->s.layout.dp) / calls;
+    const double sums =
+        fmin(sim->clip_deviation * tess__largest_of(sim->s.layout.dp) / sqrt((double)sim->batches),
+             sim->clip_longest);
+    const double wait = passes * (sim->s.layout.zero == 3 ? sim->clip_drawn : sums);
     sim->part = TESS__WHOLE;
     if (wait > 0.0)
         tess__add_wait(sim, "wait for longer clips", TESS__DP, wait);

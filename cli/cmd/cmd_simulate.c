@@ -116,8 +116,12 @@ static tess_status check_usage(cli *c, const simulate_values *v)
     if (!traces)
         return TESS_OK;
     if (v->scenario || v->timeline_ranks || v->html || v->schedule_out || v->slow_rank.n ||
-        v->scale.n || v->set.n || v->density || v->measured || v->explain)
+        v->scale.n || v->density || v->measured || v->explain)
         return out_usage(c, "--trace takes no scenario and none of its options");
+    for (int i = 0; i < v->set.n; i++)
+        if (strncmp(v->set.items[i], "system.era=", 11) != 0)
+            return out_usage(c, "--set %s is given; with --trace only system.era may be set",
+                             v->set.items[i]);
     return v->cluster || v->as_recorded
                ? TESS_OK
                : out_usage(c, "--cluster is missing, --trace needs one, or --as-recorded");
@@ -235,8 +239,9 @@ static const opt options[] = {
          "a page: time, memory and money by part, and what each input changes; with --timeline, "
          "--timeline-ranks, --slow-rank or --scale: timeline, breakdown and memory"},
     {"trace", 0, OPT_PATHS, offsetof(simulate_values, trace), "FILE",
-     .help = "instead of a scenario: the trace of a rank, of `tessera train --trace-out` or of the "
-             "PyTorch profiler, plain or gzip; may be given for several ranks"},
+     .help = "instead of a scenario: the trace of a rank, of `tessera train --trace-out`, of "
+             "tessera.torch.trace or of the PyTorch profiler, plain or gzip; may be given for "
+             "several ranks"},
     {"as-recorded", 0, OPT_FLAG, offsetof(simulate_values, as_recorded),
      .help = "with --trace: collectives take their recorded times, without a cluster"},
     {"cluster", 0, OPT_PATH, offsetof(simulate_values, cluster), "NAME",
@@ -279,6 +284,8 @@ static const example examples[] = {
      "the step of a rank that was traced here, on another machine"},
     {"tessera simulate --trace rank0.json.gz --trace rank1.json.gz --cluster h200",
      "ranks of a PyTorch job on other links"},
+    {"tessera simulate --trace rank0.json --cluster h100 --set system.era=torchtitan-2024",
+     "a PyTorch program that tessera.torch.trace played, with the host's floor of a software"},
 };
 
 const command command_simulate = {
@@ -334,7 +341,13 @@ const command command_simulate = {
         "call of a process group is the same call on all members and begins when the last one has "
         "come. Members without a file are like the nearest one with a file. With --json the result "
         "has step_ms, and for each of files recorded_ms, step_ms, compute_ms, comm_ms, wait_ms and "
-        "exposed_ms. docs/simulator.md has the rules.\n",
+        "exposed_ms. docs/simulator.md has the rules.\n"
+        "Operators of programs that tessera.torch.trace played have no times: they take those of "
+        "the "
+        "operation model, with the software profile of --set system.era. With --json such files "
+        "have "
+        "flop, classes_ms, peak_bytes, memory_bytes, fits and largest_part, too, and the result "
+        "software and critical_ms.\n",
     TABLE(arguments),
     TABLE(options),
     TABLE(examples),

@@ -11,6 +11,7 @@
 #include "tessera/advanced/goodput.h"
 #include "tessera/advanced/interval.h"
 #include "tessera/advanced/job.h"
+#include "tessera/advanced/replay.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/sim_timeline.h"
 #include "tessera/scenario.h"
@@ -148,6 +149,11 @@ tess_status simulate_trace(cli *c, const simulate_values *v);
 /* ---- simulate_ranks.c: several files, or those of a profiler --------------------------------- */
 
 tess_status simulate_ranks(cli *c, const simulate_values *v);
+
+/* ---- simulate/simulate_programs.c: what files of tessera.torch.trace say besides ------------ */
+
+/* Classes of operators, memory and whether it fits; nothing where there is no such file. */
+tess_status simulate_programs(cli *c, const tess_replay *replay, const tess_cluster *cluster);
 
 /* ---- simulate_timeline.c --------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include "tessera/advanced/replay.h"
 
 #include <math.h>
+#include <string.h>
 
 static double ms(int64_t ns)
 {
@@ -29,11 +30,6 @@ static tess_status print(const cli *c, const simulate_values *v, const tess_repl
                 ms(k.recorded_ns), ms(k.span_ns), ms(k.compute_ns), ms(k.comm_ns), ms(k.wait_ns),
                 ms(k.exposed_ns), out_clean(k.path, path, sizeof path));
     }
-    for (int i = 0; i < info.notes; i++) {
-        fputs(i ? "note: " : "\nnote: ", c->out);
-        out_wrap(c->out, tess_replay_note(replay, i), 6, 6);
-        fputc('\n', c->out);
-    }
     return TESS_OK;
 }
 
@@ -48,7 +44,10 @@ static tess_status set_members(cli *c, const simulate_values *v, const tess_repl
         TRY(tess_replay_rank_query(replay, i, &k));
         out_set(c, one, "file", out_text(k.path));
         out_set(c, one, "rank", json_integer(k.rank));
-        out_set(c, one, "source", out_text(k.kineto ? "profiler" : "tessera"));
+        out_set(c, one, "source",
+                out_text(k.kineto    ? "profiler"
+                         : k.program ? "program"
+                                     : "tessera"));
         out_set(c, one, "calls", json_integer(k.calls));
         out_set(c, one, "recorded_ms", out_number(ms(k.recorded_ns)));
         out_set(c, one, "step_ms", out_number(ms(k.span_ns)));
@@ -72,11 +71,30 @@ static tess_status set_members(cli *c, const simulate_values *v, const tess_repl
     return TESS_OK;
 }
 
+/* The last system.era that was set; NULL: none. */
+static const char *software_of(const simulate_values *v)
+{
+    return v->set.n ? strchr(v->set.items[v->set.n - 1], '=') + 1 : NULL;
+}
+
+static tess_status print_notes(const cli *c, const tess_replay *replay)
+{
+    tess_replay_info info;
+    TRY(tess_replay_query(replay, &info));
+    for (int i = 0; i < info.notes; i++) {
+        fputs(i ? "note: " : "\nnote: ", c->out);
+        out_wrap(c->out, tess_replay_note(replay, i), 6, 6);
+        fputc('\n', c->out);
+    }
+    return TESS_OK;
+}
+
 tess_status simulate_ranks(cli *c, const simulate_values *v)
 {
     tess_replay_opts opts = {.compute_scale = isnan(v->compute_scale) ? 0.0 : v->compute_scale,
                              .per_node = (int)v->per_node,
-                             .as_recorded = v->as_recorded};
+                             .as_recorded = v->as_recorded,
+                             .software = software_of(v)};
     tess_cluster *on = NULL;
     tess_sim_params *params = NULL;
     tess_replay *replay = NULL;
@@ -92,6 +110,10 @@ tess_status simulate_ranks(cli *c, const simulate_values *v)
         status = tess_replay_write(replay, v->timeline);
     if (status == TESS_OK)
         status = c->json ? set_members(c, v, replay) : print(c, v, replay);
+    if (status == TESS_OK)
+        status = simulate_programs(c, replay, on);
+    if (status == TESS_OK && !c->json)
+        status = print_notes(c, replay);
     tess_replay_destroy(replay);
     tess_sim_params_destroy(params);
     tess_cluster_destroy(on);

@@ -80,6 +80,8 @@ tess_status simulate_trace(cli *c, const simulate_values *v)
         TRY(tess_trace_is(c->ctx, v->trace.items[0], &ours));
     if (!ours)
         return simulate_ranks(c, v);
+    if (v->set.n)
+        return out_usage(c, "--set is given, but %s has times of its own", v->trace.items[0]);
     if (v->params)
         return out_usage(c, "--params is given, but %s has no kernels that it could slow down",
                          v->trace.items[0]);

@@ -3,7 +3,8 @@
  *
  *   replay_load.c -> replay_meets.c -> replay_ours.c, replay_kineto.c -> timeline -> replay_ranks.c
  *   files            which calls are   operations of a rank, and what                results
- *                    the same call     each waits for (replay_host.c)
+ *                    the same call     each waits for (replay_host.c;
+ *                                      replay_program.c)
  *
  * A row of the timeline is a file. The n-th call of a process group is the same call, a "meet", on
  * all members that have a file.
@@ -12,6 +13,7 @@
 #define TESS_REPLAY_INTERNAL_H
 
 #include "replay_calls.h"
+#include "replay_program.h"
 #include "sim/sim_internal.h"
 #include "tessera/advanced/replay.h"
 #include "timeline/timeline_internal.h"
@@ -31,6 +33,7 @@ typedef struct {
 typedef struct {
     const int32_t *ranks; /* ascending */
     int n;
+    int kind;       /* 0: of collectives; of messages between two ranks 1 upward, 2 downward */
     int32_t *meets; /* (n_meets): by number */
     int64_t n_meets, room;
     int rows;   /* with a file */
@@ -41,8 +44,9 @@ typedef struct {
 typedef struct {
     const char *path;
     int rank, ranks;
-    tess_trace *ours; /* one of the two */
+    tess_trace *ours; /* one of the three */
     tess_activity *kineto;
+    tess__program *program;
     int32_t *counts; /* calls so far of each group */
     int64_t n_counts;
     int32_t *meets; /* (n_meets): of each collective of the file in its order; -1: of one rank, or
@@ -60,7 +64,8 @@ struct tess_replay {
     int per_node, as_recorded;
     tess_sim_params *own_params;
     const tess_sim_params *params;
-    int hardware; /* of the cluster's GPU in params; -1: none */
+    int hardware;  /* of the cluster's GPU in params; -1: none */
+    tess_sim *sim; /* times of operators; NULL: no file is a program, or as recorded */
     tess__replay_row *rows;
     int n;
     tess__meet_group *groups;
@@ -87,11 +92,14 @@ tess_status tess__replay_find_meets(tess_replay *replay);
 /* The member of a row in a meet, or a collective of one row alone: fills call, ns and class. */
 void tess__replay_join(tess_replay *replay, int32_t meet, int64_t recorded, tess__tl_op *op);
 
-/* replay_ours.c, replay_kineto.c: the streams that a row needs; its operations. */
+/* replay_ours.c, replay_kineto.c, replay_program.c: the streams that a row needs; its operations.
+ */
 enum { TESS__OURS_STREAMS = 2 };
 tess_status tess__replay_ours(tess_replay *replay, int row);
 int tess__replay_kineto_streams(const tess_activity *file);
 tess_status tess__replay_kineto(tess_replay *replay, int row);
+int tess__program_streams(const tess__program *p);
+tess_status tess__replay_program(tess_replay *replay, int row);
 
 /* ---- a rank of a profiler: replay_kineto.c, replay_host.c ------------------------------------ */
 

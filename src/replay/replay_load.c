@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay_load.c - files of ranks: whose trace each is, by its content.
  *
- * A trace of tess_comm_trace_write has "tessera_trace" among its first bytes and is read whole; any
- * other file is streamed as one of a profiler.
+ * Our own traces have "tessera_trace" among their first bytes: version 1 (tess_comm_trace_write) is
+ * read whole, version 2 (a program) streamed. Any other file is streamed as one of a profiler.
  */
 #include "replay_internal.h"
 
@@ -28,18 +28,25 @@ static tess_status read_all(tess_ctx *ctx, tess__byte_stream *bytes, char **text
     return TESS_OK;
 }
 
-static int has(const char *text, size_t n, const char *word)
+/* The number behind "tessera_trace": in the first bytes; 0: it is not there. */
+static int version_of(const char *text, size_t n)
 {
-    const size_t length = strlen(word);
+    static const char word[] = "\"tessera_trace\"";
+    const size_t length = sizeof word - 1;
     for (size_t i = 0; i + length <= n; i++)
-        if (memcmp(text + i, word, length) == 0)
-            return 1;
+        if (memcmp(text + i, word, length) == 0) {
+            for (i += length; i < n && (text[i] == ' ' || text[i] == ':'); i++)
+                ;
+            return i < n && text[i] == '2' && (i + 1 == n || text[i + 1] < '0' || text[i + 1] > '9')
+                       ? 2
+                       : 1;
+        }
     return 0;
 }
 
-/* Opens a file and reads its first bytes; *ours: it is a trace of tess_comm_trace_write. */
+/* Opens a file and reads its first bytes; *version: of our own traces, 0 of others. */
 static tess_status open_head(tess_ctx *ctx, const char *path, char *text, size_t *n,
-                             tess__byte_stream **bytes, int *ours)
+                             tess__byte_stream **bytes, int *version)
 {
     size_t got = 1;
     TESS_TRY(tess__byte_stream_open(ctx, path, bytes));
@@ -47,7 +54,7 @@ static tess_status open_head(tess_ctx *ctx, const char *path, char *text, size_t
         TESS_TRY(tess__byte_stream_read(*bytes, text + *n, HEAD - *n, &got));
         *n += got;
     }
-    *ours = has(text, *n, "\"tessera_trace\"");
+    *version = version_of(text, *n);
     return TESS_OK;
 }
 
@@ -57,8 +64,11 @@ tess_status tess_trace_is(tess_ctx *ctx, const char *path, int *is)
     size_t n = 0;
     tess__byte_stream *bytes = NULL;
     TESS_REQUIRE(ctx, path, is);
-    const tess_status status = open_head(ctx, path, text, &n, &bytes, is);
+    int version = 0;
+    const tess_status status = open_head(ctx, path, text, &n, &bytes, &version);
     tess__byte_stream_close(bytes);
+    if (status == TESS_OK)
+        *is = version == 1;
     return status;
 }
 
@@ -66,10 +76,10 @@ tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
 {
     tess__byte_stream *bytes = NULL;
     size_t n = 0;
-    int ours = 0;
+    int version = 0;
     TESS_REQUIRE(ctx, path, trace);
     char *text = tess__alloc(ctx, HEAD);
-    tess_status status = text ? open_head(ctx, path, text, &n, &bytes, &ours) : TESS_ENOMEM;
+    tess_status status = text ? open_head(ctx, path, text, &n, &bytes, &version) : TESS_ENOMEM;
     if (status == TESS_OK)
         status = read_all(ctx, bytes, &text, &n);
     if (status == TESS_OK)
@@ -79,12 +89,35 @@ tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
     return status;
 }
 
+static tess_status load_program(tess_replay *r, const char *path, tess__replay_row *row)
+{
+    tess__byte_stream *bytes = NULL;
+    TESS_TRY(tess__byte_stream_open(r->ctx, path, &bytes));
+    TESS_TRY(tess__program_read(r->ctx, path, bytes, &row->program));
+    row->rank = row->program->rank;
+    row->ranks = row->program->ranks;
+    for (int i = 0; i < row->program->n_warnings; i++)
+        TESS_TRY(TESS_NOTE(r, "rank %d: %s", row->rank, row->program->warnings[i]));
+    for (int64_t i = 0; r->as_recorded && i < row->program->n; i++)
+        if (row->program->events[i].kind != TESS__PROGRAM_WAIT && row->program->events[i].ns < 0)
+            return tess__fail(TESS_EINVAL,
+                              "%s: has operators without times: as recorded is not possible", path);
+    return TESS_OK;
+}
+
 static tess_status load_row(tess_replay *r, const char *path, tess__replay_row *row)
 {
-    int ours = 0;
+    char text[HEAD];
+    size_t n = 0;
+    int version = 0;
+    tess__byte_stream *bytes = NULL;
     row->path = TESS_TAKE_STRING(&r->arena, path, strlen(path));
-    TESS_TRY(tess_trace_is(r->ctx, path, &ours));
-    if (ours) {
+    const tess_status status = open_head(r->ctx, path, text, &n, &bytes, &version);
+    tess__byte_stream_close(bytes);
+    TESS_TRY(status);
+    if (version == 2)
+        return load_program(r, path, row);
+    if (version) {
         TESS_TRY(tess_trace_load(r->ctx, path, &row->ours));
         row->rank = row->ours->info.rank;
         row->ranks = row->ours->info.ranks;
@@ -140,6 +173,7 @@ void tess__replay_unload(tess_replay *r)
     for (int i = 0; i < r->n; i++) {
         tess_trace_destroy(r->rows[i].ours);
         tess_activity_destroy(r->rows[i].kineto);
+        tess__program_destroy(r->rows[i].program);
         tess__free(r->ctx, r->rows[i].counts);
         tess__free(r->ctx, r->rows[i].meets);
     }

@@ -31,28 +31,28 @@ static int has_rank(const tess__meet_group *g, int rank)
     return low < g->n && g->ranks[low] == rank;
 }
 
-static tess_status add_group(tess_replay *r, const int32_t *ranks, int n, int32_t *group)
+static tess_status add_group(tess_replay *r, const int32_t *ranks, int n, int kind, int32_t *group)
 {
     int32_t *own = TESS_TAKE(&r->arena, (size_t)n * sizeof *own);
     memcpy(own, ranks, (size_t)n * sizeof *own);
     TESS_GROW(r->ctx, r->groups, r->n_groups, r->n_groups + 1, r->room_groups);
     tess__meet_group *g = &r->groups[r->n_groups];
-    *g = (tess__meet_group){.ranks = own, .n = n};
+    *g = (tess__meet_group){.ranks = own, .n = n, .kind = kind};
     for (int i = 0; i < r->n; i++)
         g->rows += has_rank(g, r->rows[i].rank);
     *group = (int32_t)r->n_groups++;
     return TESS_OK;
 }
 
-static tess_status find_group(tess_replay *r, const int32_t *ranks, int n, int32_t *group)
+static tess_status find_group(tess_replay *r, const int32_t *ranks, int n, int kind, int32_t *group)
 {
     for (int64_t i = 0; i < r->n_groups; i++)
-        if (r->groups[i].n == n &&
+        if (r->groups[i].n == n && r->groups[i].kind == kind &&
             memcmp(r->groups[i].ranks, ranks, (size_t)n * sizeof *ranks) == 0) {
             *group = (int32_t)i;
             return TESS_OK;
         }
-    return add_group(r, ranks, n, group);
+    return add_group(r, ranks, n, kind, group);
 }
 
 /* first, first + stride, ... without a list where the group is known. */
@@ -61,7 +61,8 @@ static tess_status find_stride(tess_replay *r, const tess__replay_call *call, in
     for (int64_t i = 0; i < r->n_groups; i++) {
         const tess__meet_group *g = &r->groups[i];
         int k = 0;
-        while (g->n == call->count && k < g->n && g->ranks[k] == call->first + k * call->stride)
+        while (g->n == call->count && g->kind == 0 && k < g->n &&
+               g->ranks[k] == call->first + k * call->stride)
             k++;
         if (g->n == call->count && k == g->n) {
             *group = (int32_t)i;
@@ -71,7 +72,7 @@ static tess_status find_stride(tess_replay *r, const tess__replay_call *call, in
     int32_t *ranks = TESS_ALLOC(r->ctx, (size_t)call->count * sizeof *ranks);
     for (int k = 0; k < call->count; k++)
         ranks[k] = call->first + k * call->stride;
-    const tess_status status = add_group(r, ranks, call->count, group);
+    const tess_status status = add_group(r, ranks, call->count, 0, group);
     tess__free(r->ctx, ranks);
     return status;
 }
@@ -230,9 +231,40 @@ static tess_status add_kineto(tess_replay *r, tess__replay_row *row)
         }
         const int known = collective_of(call, &work);
         r->like_broadcast += known && call->op >= TESS_CALL_REDUCE;
-        TESS_TRY(find_group(r, call->ranks, call->n_ranks, &group));
+        TESS_TRY(find_group(r, call->ranks, call->n_ranks, 0, &group));
         TESS_TRY(add(r, row, group, (int)call->op, known ? &work : NULL, call->ns));
     }
+    return TESS_OK;
+}
+
+static tess_status add_program_call(tess_replay *r, tess__replay_row *row,
+                                    const tess__program_event *e)
+{
+    const tess__program_group *g = &row->program->groups[e->group];
+    const tess_activity_call call = {
+        .op = e->op, .in_bytes = e->in_bytes, .out_bytes = e->out_bytes, .n_ranks = g->n};
+    tess_collective work = {0};
+    int32_t group;
+    if (g->n < 2)
+        return put_meet(r, row, -1);
+    (void)collective_of(&call, &work);
+    r->like_broadcast += e->op >= TESS_CALL_REDUCE;
+    if (e->peer >= 0) {
+        const int32_t pair[2] = {TESS_MIN(row->rank, e->peer), TESS_MAX(row->rank, e->peer)};
+        const int upward = (e->peer > row->rank) != e->receives;
+        TESS_TRY(find_group(r, pair, 2, upward ? 1 : 2, &group));
+    } else {
+        TESS_TRY(find_group(r, g->ranks, g->n, 0, &group));
+    }
+    return add(r, row, group, e->op, e->ns >= 0 && r->as_recorded ? NULL : &work,
+               TESS_MAX(e->ns, (int64_t)0));
+}
+
+static tess_status add_program(tess_replay *r, tess__replay_row *row)
+{
+    for (int64_t i = 0; i < row->program->n; i++)
+        if (row->program->events[i].kind == TESS__PROGRAM_CALL)
+            TESS_TRY(add_program_call(r, row, &row->program->events[i]));
     return TESS_OK;
 }
 
@@ -251,7 +283,9 @@ static void count_unmatched(tess_replay *r)
 tess_status tess__replay_find_meets(tess_replay *r)
 {
     for (int i = 0; i < r->n; i++)
-        TESS_TRY(r->rows[i].ours ? add_ours(r, &r->rows[i]) : add_kineto(r, &r->rows[i]));
+        TESS_TRY(r->rows[i].ours     ? add_ours(r, &r->rows[i])
+                 : r->rows[i].kineto ? add_kineto(r, &r->rows[i])
+                                     : add_program(r, &r->rows[i]));
     count_unmatched(r);
     if (r->info.unmatched)
         TESS_TRY(TESS_NOTE(r,

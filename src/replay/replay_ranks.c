@@ -57,6 +57,38 @@ static tess_status find_hardware(tess_replay *r, const tess_sim_params *params)
     return TESS_OK;
 }
 
+/* The profile of a program where none is given: uncompiled PyTorch, if the parameters know it. */
+static const char *usual_software(const tess_sim_params *params)
+{
+    for (int i = 0; i < params->n_eras; i++)
+        if (strcmp(params->eras[i].name, "pytorch-eager-2024") == 0)
+            return params->eras[i].name;
+    return "";
+}
+
+/* The operation model of the cluster's GPU and of the software; nothing where no file needs it. */
+static tess_status find_model(tess_replay *r, const char *software)
+{
+    int programs = 0;
+    for (int i = 0; i < r->n; i++)
+        programs += r->rows[i].program != NULL;
+    if (!programs) {
+        return software
+                   ? tess__fail(TESS_EINVAL, "%s: has times: no software profile can change them",
+                                r->rows[0].path)
+                   : TESS_OK;
+    }
+    if (r->as_recorded)
+        return TESS_OK;
+    TESS_TRY(tess_sim_create(r->ctx, r->params, &r->sim));
+    r->sim->s.training.precision = TESS_SIM_BF16;
+    snprintf(r->sim->s.system.era, sizeof r->sim->s.system.era, "%s",
+             software ? software : usual_software(r->params));
+    TESS_TRY(tess__sim_find_params(r->sim, r->cluster));
+    r->info.software = r->params->eras[r->sim->i_era].name;
+    return TESS_OK;
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -113,6 +145,8 @@ static void measure(tess_replay *r, int number, span *compute, span *comm, span 
         const tess__tl_op *op = &t->ops[i];
         if (op->cat == TESS__CAT_HOST)
             continue;
+        if (op->class < TESS_KERNEL_CLASSES)
+            out->class_ns[op->class] += op->end - op->begin;
         all.begin = TESS_MIN(all.begin, op->begin);
         all.end = TESS_MAX(all.end, op->end);
         if (op->cat == TESS__CAT_COMPUTE)
@@ -130,6 +164,20 @@ static void measure(tess_replay *r, int number, span *compute, span *comm, span 
     step->end = TESS_MAX(step->end, all.end);
 }
 
+static void measure_program(tess__replay_row *row)
+{
+    tess_replay_rank *out = &row->result;
+    out->program = 1;
+    out->peak_bytes = row->program->peak_bytes;
+    for (int k = 0; k < TESS__PROGRAM_PARTS; k++) {
+        out->memory[k] = row->program->parts[k];
+        if (k == 0 || out->memory[k] > row->program->parts[out->largest])
+            out->largest = k;
+    }
+    for (int64_t i = 0; i < row->program->n; i++)
+        out->flop += row->program->events[i].flop;
+}
+
 static tess_status measure_all(tess_replay *r)
 {
     const size_t bytes = (size_t)r->timeline->n * sizeof(span);
@@ -142,6 +190,8 @@ static tess_status measure_all(tess_replay *r)
         out->path = r->rows[i].path;
         out->rank = r->rows[i].rank;
         out->kineto = r->rows[i].kineto != NULL;
+        if (r->rows[i].program)
+            measure_program(&r->rows[i]);
     }
     r->info.step_ns = step.end > step.begin ? step.end - step.begin : 0;
     tess__free(r->ctx, compute);
@@ -155,7 +205,9 @@ static tess_status count_streams(tess_replay *r)
 {
     r->streams = TESS__OURS_STREAMS;
     for (int i = 0; i < r->n; i++) {
-        const int n = r->rows[i].kineto ? tess__replay_kineto_streams(r->rows[i].kineto) : 0;
+        const int n = r->rows[i].kineto    ? tess__replay_kineto_streams(r->rows[i].kineto)
+                      : r->rows[i].program ? tess__program_streams(r->rows[i].program)
+                                           : 0;
         if (n < 0)
             return tess__fail(TESS_EINVAL, "%s: more than 4096 streams or threads",
                               r->rows[i].path);
@@ -173,6 +225,8 @@ static tess_status check_length(const tess_replay *r)
         double ns = 0.0;
         for (int64_t k = 0; row->ours && k < row->ours->info.calls; k++)
             ns += (double)row->ours->calls[k].compute;
+        for (int64_t k = 0; row->program && k < row->program->n; k++)
+            ns += (double)TESS_MAX(row->program->events[k].ns, (int64_t)0);
         for (int64_t k = 0; row->kineto && k < row->kineto->n_acts; k++)
             ns += (double)row->kineto->acts[k].ns;
         if (!(ns * r->scale <= LONGEST))
@@ -183,17 +237,20 @@ static tess_status check_length(const tess_replay *r)
 }
 
 static tess_status run(tess_replay *r, const char *const *paths, int n,
-                       const tess_sim_params *params)
+                       const tess_replay_opts *opts)
 {
     TESS_TRY(tess__replay_load(r, paths, n));
     TESS_TRY(check_length(r));
-    TESS_TRY(find_hardware(r, params));
+    TESS_TRY(find_hardware(r, opts->params));
+    TESS_TRY(find_model(r, opts->software));
     TESS_TRY(tess__replay_find_meets(r));
     TESS_TRY(count_streams(r));
     TESS_TRY(tess__timeline_create(r->ctx, n, r->streams, &r->timeline));
     for (int i = 0; i < n; i++) {
         r->rows[i].first_op = r->timeline->n;
-        TESS_TRY(r->rows[i].ours ? tess__replay_ours(r, i) : tess__replay_kineto(r, i));
+        TESS_TRY(r->rows[i].ours     ? tess__replay_ours(r, i)
+                 : r->rows[i].kineto ? tess__replay_kineto(r, i)
+                                     : tess__replay_program(r, i));
         r->rows[i].end_op = r->timeline->n;
     }
     if (!r->as_recorded)
@@ -205,6 +262,9 @@ static tess_status run(tess_replay *r, const char *const *paths, int n,
         return tess__fail(TESS_EINVAL, "%s: the files are not of the same step", why);
     }
     TESS_TRY(status);
+    int64_t critical[TESS__CLASS_MAX];
+    tess__timeline_critical(r->timeline, critical);
+    memcpy(r->info.critical_ns, critical, sizeof r->info.critical_ns);
     return measure_all(r);
 }
 
@@ -236,7 +296,7 @@ tess_status tess_replay_run(tess_ctx *ctx, const char *const *paths, int n,
     r->as_recorded = o.as_recorded != 0;
     r->scale = o.compute_scale != 0.0 ? o.compute_scale : 1.0;
     r->per_node = o.per_node ? o.per_node : info.node_gpus;
-    const tess_status status = run(r, paths, n, o.params);
+    const tess_status status = run(r, paths, n, &o);
     if (status == TESS_OK)
         *replay = r;
     else
@@ -250,6 +310,7 @@ void tess_replay_destroy(tess_replay *r)
         return;
     tess__replay_unload(r);
     tess_timeline_destroy(r->timeline);
+    tess_sim_destroy(r->sim);
     tess_sim_params_destroy(r->own_params);
     tess__arena_free(&r->arena);
     tess__free(r->ctx, r);
@@ -275,4 +336,9 @@ tess_status tess_replay_rank_query(const tess_replay *replay, int index, tess_re
     TESS_TRY(tess__check_range(__func__, "index", index, 0, replay->n - 1));
     *rank = replay->rows[index].result;
     return TESS_OK;
+}
+
+const char *tess_replay_memory_name(int part)
+{
+    return part >= 0 && part < TESS__PROGRAM_PARTS ? tess__program_parts[part] : NULL;
 }

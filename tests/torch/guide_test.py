@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""guide_test.py - the examples of docs/python.md that import torch run; those of several ranks on 2 processes.
+"""guide_test.py - the examples of docs/python.md and docs/pytorch.md that import torch run; those of several ranks on 2 processes.
 
     PYTHONPATH=build/release/python python tests/torch/guide_test.py
 """
@@ -10,15 +10,16 @@ import io
 import os
 import re
 import sys
+import tempfile
 
 import tessera.torch
 from processes import run
 
-GUIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
 
 
-def examples():
-    with open(GUIDE, encoding="utf-8") as file:
+def examples(guide):
+    with open(os.path.join(DOCS, guide), encoding="utf-8") as file:
         return [e for e in re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL) if "torch" in e]
 
 
@@ -30,8 +31,13 @@ def run_rank(rank, ranks, example):
 
 
 def main():
-    found = examples()
+    found = examples("python.md")
     assert len(found) >= 3, f"{len(found)} examples with torch in python.md"
+    played = examples("pytorch.md")
+    assert len(played) >= 1, "no example in pytorch.md"
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for example in played:
+            exec(compile(example, "pytorch.md", "exec"), {})
     for example in found:
         if "attention_of_a_rank" in example:
             print(run(2, run_rank, example))

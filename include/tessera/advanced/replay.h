@@ -5,8 +5,9 @@
  *   tess_replay *replay;
  *   tess_replay_run(ctx, files, 2, cluster, NULL, &replay);
  *
- * Files are traces of tess_comm_trace_write and of the PyTorch profiler (Kineto), plain or gzip.
- * Computing takes the recorded time; a collective takes what cost.h says of the cluster and begins
+ * Files are traces of tess_comm_trace_write, of the PyTorch profiler (Kineto) and of programs that
+ * tessera.torch.trace played, plain or gzip. Computing takes the recorded time, of programs without
+ * times that of the operation model; a collective takes what cost.h says of the cluster and begins
  * when the last member has come. Members of a process group without a file are like the nearest
  * member with one: no rank waits for them. docs/simulator.md has the rules.
  *
@@ -16,6 +17,7 @@
 #define TESSERA_REPLAY_H
 
 #include "../cluster.h"
+#include "activity.h"
 #include "sim_detail.h"
 #include "timeline.h"
 
@@ -27,7 +29,8 @@ typedef struct {
     double compute_scale; /* time of a kernel there over the recorded one; 0: 1 */
     int per_node;         /* ranks of a node, neighbours; 0: as many as the cluster's nodes have */
     int as_recorded;      /* 1: collectives take their own recorded time, and no rank waits */
-    const tess_sim_params *params; /* slowdowns beside communication; NULL: the shipped ones */
+    const tess_sim_params *params; /* slowdowns, operation model; NULL: the shipped ones */
+    const char *software; /* profile for a program's operators (system.era); NULL: the default */
 } tess_replay_opts;
 
 /* cluster may be NULL with as_recorded. EINVAL: two files of one rank, a file whose rank is not
@@ -45,6 +48,9 @@ typedef struct {
                           group are not known */
     int64_t unmatched; /* of them, those that a member with a file does not have */
     int notes;
+    const char *software; /* of programs: the profile that was used; else NULL */
+    /* On the critical path by tess_kernel_class, the host last: they add up to the end. */
+    int64_t critical_ns[TESS_KERNEL_CLASSES + 1];
 } tess_replay_info;
 
 TESS_API tess_status tess_replay_query(const tess_replay *replay, tess_replay_info *info);
@@ -62,7 +68,16 @@ typedef struct {
     int64_t comm_ns;     /* sum of its collectives, waiting left out */
     int64_t wait_ns;     /* sum of what they wait for the last member */
     int64_t exposed_ns;  /* while a collective runs or waits, and nothing is computed */
+    int64_t class_ns[TESS_KERNEL_CLASSES]; /* sums of times by tess_kernel_class */
+    int program;        /* 1: of tessera.torch.trace; only then are these known */
+    int64_t flop;       /* of its operators */
+    int64_t peak_bytes; /* the most memory of its tensors at a time */
+    int64_t memory[5];  /* parts of it: tess_replay_memory_name */
+    int largest;        /* of the parts */
 } tess_replay_rank;
+
+/* "parameters", "gradients", "optimizer", "activations", "temporaries"; NULL beyond the last. */
+TESS_API const char *tess_replay_memory_name(int part);
 
 /* In the order of the files. */
 TESS_API tess_status tess_replay_rank_query(const tess_replay *replay, int index,

@@ -6,8 +6,9 @@
     PlanExecutor                attention of one layer over the ranks of torch.distributed, by a plan
     compute_perm                balanced order of heads, as xDiT's head balance calls it
     DensityRecorder             the density CSV that `tessera plan` reads
+    trace                       rank r of N of a program in one process, for `tessera simulate --trace`
 
-docs/python.md is the guide. Nothing here has been run on a GPU.
+docs/python.md is the guide, docs/pytorch.md that of trace. Nothing here has been run on a GPU.
 """
 from .. import _lib  # first: its sentences about the package come before those about torch
 from ._balance import compute_perm
@@ -16,4 +17,13 @@ from ._executor import PlanExecutor
 from ._flex import FlexMask, flex_kernel, to_flex
 from ._operator import handle, sparse_attention
 
-__all__ = ["DensityRecorder", "FlexMask", "PlanExecutor", "compute_perm", "flex_kernel", "handle", "sparse_attention", "to_flex"]
+__all__ = ["DensityRecorder", "FlexMask", "PlanExecutor", "compute_perm", "flex_kernel", "handle", "sparse_attention", "to_flex",
+           "trace"]
+
+
+def __getattr__(name):
+    """trace is imported when it is asked for: it needs torch.distributed."""
+    if name != "trace":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+    return importlib.import_module(".trace", __name__)

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_mode.py - the dispatch mode that answers collectives and records operators.
+
+The whole program runs inside it: construction and warm-up too, for DDP's constructor gathers, and storages must be known from
+their birth. Events are kept only in the recorded step.
+"""
+import sys
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
+
+from . import _collectives, _received
+from ._error import TraceError
+from ._operators import bytes_of, dtype_name, operator_of, tensors_of
+from ._storages import ACTIVATIONS, GRADIENTS, OPTIMIZER, PARAMETERS, TEMPORARIES, Storages
+
+try:
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._guards import active_fake_mode
+except ImportError as error:             # pragma: no cover - another torch
+    raise ImportError(f"tessera.torch.trace: torch {torch.__version__} lacks fake tensors: 2.6 to 2.15 are known") from error
+
+
+class Recorder(TorchDispatchMode):
+    def __init__(self, rank, world_size, fake=None, timed=False, strict=False):
+        super().__init__()
+        self.rank, self.world_size, self.fake, self.timed, self.strict = rank, world_size, fake, timed, strict
+        self.storages = Storages()
+        self.events = []
+        self.warnings = []
+        self.recording = False
+        self.in_optimizer = False
+        self.modules = None              # Modules, in the recorded step
+        self.received_read = False       # a received value was read: later sizes may follow from it
+        self._plain = {}                 # types of arguments: 1, no wrapper among them
+        self._open = {}                  # works that wait for their wait
+        self._requests = 0
+        self._requested = {}             # storages of functional collectives that wait: the request
+        self._timers = []
+        self.where = None                # for a warning of a compiled region
+
+    # ---- every operator ----
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        plain = self._plain.get(types)
+        if plain is None:
+            plain = self._plain[types] = not any(is_traceable_wrapper_subclass_type(t) for t in types)
+        if not plain:
+            return NotImplemented        # wrappers, such as DTensor, call operators on what they hold
+        kwargs = kwargs or {}
+        operator = operator_of(func)
+        if operator.space in ("c10d", "_c10d_functional"):
+            return self._collective(func, operator, args, kwargs)
+        if active_fake_mode() is not self.fake:
+            return func(*args, **kwargs)  # DTensor finds out shapes
+        if operator.quiet:
+            return func(*args, **kwargs)
+        if self.fake is not None and not types and _in_mesh():
+            with _disable_current_modes():
+                return func(*args, **kwargs)
+        return self._operator(func, operator, args, kwargs)
+
+    def _operator(self, func, operator, args, kwargs):
+        given = tensors_of(args, [])
+        if kwargs:
+            tensors_of(list(kwargs.values()), given)
+        how = _received.read_of(operator, given) if self.recording else None
+        if how is not None:
+            self._host_read(given, how)
+        if self.fake is not None and operator.short == "_local_scalar_dense":
+            return self._scalar(args[0])
+        if self.recording and self.timed:
+            result, timer = self._timed(func, args, kwargs)
+        else:
+            result, timer = func(*args, **kwargs), None
+        made = tensors_of(result, [])
+        storages = self.storages
+        storages.kind = (OPTIMIZER if self.in_optimizer
+                         else TEMPORARIES if torch._C._current_graph_task_id() != -1 else ACTIVATIONS)
+        reads = [storages.find(t) for t in given]
+        outputs = [storages.find(t) for t in made]
+        if operator.skip:
+            self._carry(reads, outputs)
+            return result
+        written = [e for e in outputs if e not in reads] if not operator.written else self._written(func, operator, args, kwargs, outputs)
+        if not written and not operator.written and outputs:
+            return result                # an alias that the schema does not show
+        self._carry(reads, written)
+        if self.recording:
+            at = operator.causal
+            causal = at is not None and (args[at] if at < len(args) else kwargs.get("is_causal", False))
+            self._add(operator, given, made, reads, written, operator.flop(args, kwargs, result), causal, timer)
+        return result
+
+    def _written(self, func, operator, args, kwargs, outputs):
+        found = []
+        names = operator.written_names(func)
+        for i, name in zip(operator.written, names):
+            value = args[i] if i < len(args) else kwargs.get(name)
+            for tensor in tensors_of(value, []):
+                found.append(self.storages.find(tensor))
+        return found + [e for e in outputs if e not in found]
+
+    def _carry(self, reads, written):
+        if self.in_optimizer:
+            return
+        received = any(e.received for e in reads)
+        parameters = bool(reads) and all(e.of_parameters or e.kind == PARAMETERS for e in reads)
+        for entry in written:
+            entry.received = entry.received or received if entry in reads else received
+            entry.of_parameters = parameters
+
+    def _add(self, operator, given, made, reads, written, flop, causal, timer):
+        first = made[0] if made else given[0] if given else None
+        event = {"cat": "compute", "name": operator.name, "args": {
+            "shapes": [list(t.shape) for t in given], "out": [list(t.shape) for t in made],
+            "dtype": dtype_name(first.dtype) if first is not None else "byte", "flop": flop,
+            "bytes": sum(map(bytes_of, given)) + sum(map(bytes_of, made)), "reads": _numbers(reads), "writes": _numbers(written)}}
+        if causal:
+            event["args"]["causal"] = True
+        self._finish(event, timer)
+
+    def _finish(self, event, timer=None):
+        args = event["args"]
+        backward = torch._C._current_graph_task_id() != -1
+        args["pass"] = "optimizer" if self.in_optimizer else "backward" if backward else "forward"
+        path = "" if self.in_optimizer else self.modules.path(backward)
+        if path:
+            args["module"] = path
+        if timer is not None:
+            self._timers.append((args, timer))
+        self.events.append(event)
+
+    def _timed(self, func, args, kwargs):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        result = func(*args, **kwargs)
+        end.record()
+        return result, (begin, end)
+
+    def finish_timers(self):
+        if self._timers:
+            torch.cuda.synchronize()
+        for args, (begin, end) in self._timers:
+            args["ns"] = int(1e6 * begin.elapsed_time(end))
+        self._timers = []
+
+    # ---- reads on the host ----
+
+    def _host_read(self, tensors, how):
+        if not any(self.storages.find(t).received for t in tensors):
+            return
+        self.received_read = True
+        self.warn(f"{_received.place()}: {how} reads a value that came from another rank; the record is that of this value")
+
+    def noted(self, tensor, how):
+        """tolist and numpy; of wrappers what they hold."""
+        if self.recording and not is_traceable_wrapper_subclass_type(type(tensor)):
+            self._host_read([tensor], how)
+
+    def warn(self, text):
+        if self.strict:
+            raise TraceError(text)
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def _scalar(self, tensor):
+        """A fake tensor has no value: 1, as the step counter of an optimiser may have."""
+        if self.recording and not self.in_optimizer:
+            self.warn(f"{_received.place()}: item reads a tensor without a value, 1 is taken")
+        return True if tensor.dtype == torch.bool else 1.0 if tensor.dtype.is_floating_point else 1
+
+    # ---- collectives ----
+
+    def _collective(self, func, operator, args, kwargs):
+        space, short = operator.space, operator.short
+        if _collectives.is_quiet(space, short):
+            return None if short != "barrier" else self._work([], None).boxed()
+        if _collectives.is_wait(space, short):
+            if self.recording and short != "_wrap_tensor_autograd":
+                for tensor in tensors_of(args[0], []):
+                    self._waited(self._requested.pop(self.storages.find(tensor).number, None))
+            return func(*args, **kwargs) if self.fake is None else args[0]
+        if space == "c10d":
+            call = _collectives.call_of(space, short, args, kwargs)
+            if call is None:
+                raise TraceError(f"{_received.place()}: torch.distributed's {short} cannot be played by one rank")
+            if self.fake is None:
+                _collectives.answer(call, self.rank)
+            request = self._note(call)
+            work = self._work(call.outputs or call.inputs, request).boxed()
+            returns = func._schema.returns
+            return work if len(returns) == 1 else (args[0], work)
+        result = func(*args, **kwargs)
+        call = _collectives.call_of(space, short, args, kwargs, result)
+        if call is not None:
+            self._note(call)
+        return result
+
+    def _work(self, tensors, request):
+        def waited(work):
+            self._open.pop(id(work), None)
+            self._waited(request)
+        work = _collectives.Work(list(tensors), waited)
+        self._open[id(work)] = work
+        return work
+
+    def _waited(self, request):
+        if self.recording and request is not None:
+            self.events.append({"cat": "wait", "name": "wait", "args": {"request": request, "reads": [], "writes": []}})
+
+    def _note(self, call):
+        """Keeps a call; the number of its request, None where nothing is recorded."""
+        storages = self.storages
+        storages.kind = TEMPORARIES if torch._C._current_graph_task_id() != -1 else ACTIVATIONS
+        reads = [storages.find(t) for t in call.inputs]
+        written = [storages.find(t) for t in call.outputs]
+        parameters = bool(reads) and all(e.of_parameters or e.kind == PARAMETERS for e in reads)
+        for entry in written:
+            entry.received = not parameters and len(call.ranks) > 1
+            entry.of_parameters = parameters
+        if not self.recording or self.rank not in call.ranks:
+            return None
+        event = {"cat": "communication", "name": call.name, "args": _collectives.arguments(call)}
+        args = event["args"]
+        if call.op == "all_to_all" and self.received_read and args["in_bytes"] != args["out_bytes"]:
+            self.warn(f"{_received.place()}: sizes of an all-to-all follow from a value that came from another rank; even ones are taken")
+            args["out_bytes"] = args["in_bytes"]
+        self._requests += 1
+        args["request"] = self._requests
+        if not call.returns_work:
+            for entry in written:
+                self._requested[entry.number] = self._requests
+        args["reads"], args["writes"] = _numbers(reads), _numbers(written)
+        self._finish(event)
+        return args.get("request")
+
+    # ---- labels ----
+
+    def label_parameters(self, parameters, optimizer=None):
+        for parameter in parameters:
+            for tensor, kind in ((parameter, PARAMETERS), (parameter.grad, GRADIENTS)):
+                if tensor is not None:
+                    for part in inner_tensors(tensor):
+                        entry = self.storages.label(part, kind)
+                        if kind == PARAMETERS:
+                            entry.received = False
+        if optimizer is not None:
+            for state in optimizer.state.values():
+                for value in state.values():
+                    if isinstance(value, torch.Tensor):
+                        for part in inner_tensors(value):
+                            self.storages.label(part, OPTIMIZER)
+
+    def begin(self):
+        self.events.clear()
+        self.storages.begin(self.events)
+        self._requests = 0
+        self._requested.clear()
+        self.recording = True
+
+    def end(self):
+        self.recording = False
+        self.finish_timers()
+
+
+def inner_tensors(tensor):
+    """What a wrapper holds, or the tensor itself."""
+    if not is_traceable_wrapper_subclass_type(type(tensor)):
+        return [tensor]
+    names, _ = tensor.__tensor_flatten__()
+    held = [getattr(tensor, name) for name in names]
+    return [part for value in held if isinstance(value, torch.Tensor) for part in inner_tensors(value)]
+
+
+def _in_mesh():
+    """Whether a DeviceMesh is being made: it computes with values, so it gets real tensors."""
+    frame = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith(("device_mesh.py", "_mesh_layout.py")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _numbers(entries):
+    return sorted({e.number for e in entries})

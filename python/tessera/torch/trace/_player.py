@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_player.py - a process as rank r of N: fake process group, recorder, hooks; and everything as it was afterwards."""
+import contextlib
+import functools
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
+
+from . import _received
+from ._error import TraceError
+from ._mode import Recorder
+from ._modules import Modules
+
+OLDEST, NEWEST = (2, 6), (2, 15)
+DEVICES = ("cpu", "meta", "cuda")
+_active = None
+
+
+def check(rank, world_size, device):
+    """Whether this torch, this process and these numbers can be played."""
+    version = tuple(int(x) for x in torch.__version__.split("+")[0].split(".")[:2])
+    if not OLDEST <= version <= NEWEST:
+        raise TraceError(f"tessera.torch.trace: torch is {torch.__version__}, must be 2.6 to 2.15: the hooks of others are not known")
+    if not isinstance(world_size, int) or isinstance(world_size, bool) or not 1 <= world_size <= 1 << 20:
+        raise TraceError(f"tessera.torch.trace: world_size is {world_size!r}, must be 1..1048576")
+    if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < world_size:
+        raise TraceError(f"tessera.torch.trace: rank is {rank!r}, must be 0..{world_size - 1}")
+    if device not in DEVICES:
+        raise TraceError(f"tessera.torch.trace: device is {device!r}, must be one of {', '.join(DEVICES)}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise TraceError("tessera.torch.trace: device is 'cuda', and this machine has no GPU that torch can use")
+    if not dist.is_available():
+        raise TraceError("tessera.torch.trace: this torch was built without torch.distributed")
+    if _active is not None:
+        raise TraceError("tessera.torch.trace: a recording runs already in this process; recordings do not nest")
+    if dist.is_initialized():
+        raise TraceError("tessera.torch.trace: torch.distributed is initialised already; call destroy_process_group first")
+
+
+class Player:
+    """with Player(...) as player: the program runs; player.recorder has the record."""
+
+    def __init__(self, rank, world_size, device="cpu", strict=False):
+        check(rank, world_size, device)
+        self.rank, self.world_size, self.device, self.strict = rank, world_size, device, strict
+        self.stack = None
+        self.recording = None            # what is undone when the recorded step ends
+        self.on_step = None              # called with an optimiser after each of its steps
+
+    def __enter__(self):
+        global _active
+        with contextlib.ExitStack() as stack:
+            _active = self
+            stack.callback(_forget)
+            self._start_group(stack)
+            fake = None
+            if self.device == "meta":
+                from torch._subclasses.fake_tensor import FakeTensorMode
+                fake = FakeTensorMode(allow_non_fake_inputs=True)
+                self._patch_meshes(stack)
+                stack.enter_context(fake)
+            self.recorder = Recorder(self.rank, self.world_size, fake, self.device == "cuda", self.strict)
+            self.recorder.storages.watch()
+            stack.callback(self.recorder.storages.unwatch)
+            self._watch_labels(stack)
+            stack.enter_context(self.recorder)
+            self.stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        if self.recording is not None:
+            self.recording.close()
+        self.recorder.recording = False
+        return self.stack.__exit__(*error)
+
+    # ---- the process group ----
+
+    def _start_group(self, stack):
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+        stack.callback(setattr, sys, "excepthook", sys.excepthook)   # torch.distributed puts its own in front
+        stack.callback(_destroy_groups)
+        dist.init_process_group("fake", rank=self.rank, world_size=self.world_size, store=FakeStore())
+
+    def _patch_meshes(self, stack):
+        """A DeviceMesh computes with values: outside of fake tensors."""
+        from torch.distributed.device_mesh import DeviceMesh
+        for name in ("__init__", "__getitem__", "_flatten", "get_coordinate", "_unflatten"):
+            original = DeviceMesh.__dict__.get(name)
+            if original is None:
+                continue
+
+            def real(*args, _original=original, **kwargs):
+                with _disable_current_modes():
+                    return _original(*args, **kwargs)
+            setattr(DeviceMesh, name, functools.wraps(original)(real))
+            stack.callback(setattr, DeviceMesh, name, original)
+
+    # ---- what tensors are for ----
+
+    def _watch_labels(self, stack):
+        recorder = self.recorder
+
+        def before_module(module, args):
+            for parameter in module._parameters.values():
+                if parameter is not None:
+                    recorder.label_parameters((parameter,))
+
+        def before_step(optimizer, args, kwargs):
+            for group in optimizer.param_groups:
+                recorder.label_parameters(group["params"], optimizer)
+            recorder.in_optimizer = True
+
+        def after_step(optimizer, args, kwargs):
+            recorder.in_optimizer = False
+            recorder.label_parameters((), optimizer)
+            if self.on_step is not None:
+                self.on_step(optimizer)
+        handles = [torch.nn.modules.module.register_module_forward_pre_hook(before_module),
+                   register_optimizer_step_pre_hook(before_step), register_optimizer_step_post_hook(after_step)]
+        for handle in handles:
+            stack.callback(handle.remove)
+
+    # ---- the recorded step ----
+
+    def begin(self):
+        recorder = self.recorder
+        self.recording = contextlib.ExitStack()
+        recorder.modules = self.recording.enter_context(Modules())
+        self.recording.enter_context(_received.HostReads(recorder.noted))
+        recorder.begin()
+
+    def end(self):
+        self.recorder.end()
+        self.recorder.modules = None
+        recording, self.recording = self.recording, None
+        recording.close()
+
+
+def _forget():
+    global _active
+    _active = None
+
+
+def _destroy_groups():
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""_storages.py - numbers of storages, what each holds, and the memory of all that live.
+
+A storage has one number as long as it lives; views share it. Sizes are logged as they change, FSDP's resize to zero among
+them, so that the peak of a step and its parts come from the log when it is known what each storage was for. The same rules as
+those of torch's MemTracker, without a second pass over all tensors.
+"""
+import weakref
+
+import torch
+
+KINDS = ("parameters", "gradients", "optimizer", "activations", "temporaries")
+PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, TEMPORARIES = range(5)
+
+
+class Entry:
+    __slots__ = ("number", "size", "kind", "received", "of_parameters", "reference")
+
+    def __init__(self, number, size, kind):
+        self.number, self.size, self.kind = number, size, kind
+        self.received = False            # computed from what another rank sent
+        self.of_parameters = False       # computed from parameters alone
+        self.reference = None
+
+
+class Storages:
+    def __init__(self):
+        self.entries = {}                # id of a storage: its entry
+        self.kinds = []                  # by number
+        self.live = 0
+        self.log = None                  # (number, bytes more, event) of the recorded step
+        self.events = None               # list of its events
+        self.kind = ACTIVATIONS          # of new ones
+        self._resize = None
+
+    def find(self, tensor):
+        storage = tensor.untyped_storage()
+        key = id(storage)
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self._add(storage, key)
+        elif entry.size != storage.nbytes():
+            self._change(entry, storage.nbytes())
+        return entry
+
+    def _add(self, storage, key):
+        entry = Entry(len(self.kinds), 0, self.kind)
+        self.kinds.append(self.kind)
+        entry.reference = weakref.ref(storage, lambda _, k=key, e=entry: self._drop(k, e))
+        self.entries[key] = entry
+        self._change(entry, storage.nbytes())
+        return entry
+
+    def _drop(self, key, entry):
+        if self.entries.get(key) is entry:
+            del self.entries[key]
+        self._change(entry, 0)
+
+    def _change(self, entry, size):
+        more = size - entry.size
+        entry.size = size
+        self.live += more
+        if self.log is not None and more:
+            self.log.append((entry.number, more, len(self.events)))
+
+    def label(self, tensor, kind):
+        """What a storage is for; later labels win."""
+        entry = self.find(tensor)
+        entry.kind = self.kinds[entry.number] = kind
+        return entry
+
+    # ---- resize, which no dispatch mode sees ----
+
+    def watch(self):
+        self._resize = resize = torch.UntypedStorage.resize_
+
+        def resize_(storage, size):
+            result = resize(storage, size)
+            entry = self.entries.get(id(storage))
+            if entry is not None:
+                self._change(entry, storage.nbytes())
+            return result
+        torch.UntypedStorage.resize_ = resize_
+
+    def unwatch(self):
+        if self._resize is not None:
+            torch.UntypedStorage.resize_ = self._resize
+            self._resize = None
+
+    # ---- the recorded step ----
+
+    def begin(self, events):
+        self.events, self.log = events, []
+        for entry in self.entries.values():
+            if entry.size:
+                self.log.append((entry.number, entry.size, 0))
+            entry.received = False
+
+    def peak(self):
+        """(bytes, parts of them, event at which they were reached) of the recorded step."""
+        now = most = at = place = 0
+        for i, (_, more, event) in enumerate(self.log):
+            now += more
+            if now > most:
+                most, at, place = now, i, event
+        parts = [0] * len(KINDS)
+        for number, more, _ in self.log[:at + 1]:
+            parts[self.kinds[number]] += more
+        return most, dict(zip(KINDS, parts)), place

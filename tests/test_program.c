@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_program.c - programs of PyTorch (traces of version 2) in the event engine: dependencies by
+ * storages, gathers that run ahead, messages, times of the operation model, and files that are
+ * wrong. */
+#include "replay/replay_internal.h"
+#include "tessera/advanced/cost.h"
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static tess_ctx *ctx;
+static tess_cluster *cluster;
+static char folder[] = "/tmp/tessera-program-XXXXXX";
+static char paths[2][64];
+
+static int open_all(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    for (int i = 0; i < 2; i++)
+        snprintf(paths[i], sizeof paths[i], "%s/rank%d.json", folder, i);
+    return tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx) != TESS_OK ||
+           tess_cluster_load(ctx, "h100", &cluster) != TESS_OK;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    tess_ctx_info info;
+    for (int i = 0; i < 2; i++)
+        unlink(paths[i]);
+    rmdir(folder);
+    tess_cluster_destroy(cluster);
+    const int left = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
+    tess_ctx_destroy(ctx);
+    return left;
+}
+
+#define HEAD(rank, more)                                                                           \
+    "{\"otherData\": {\"tessera_trace\": 2, \"rank\": " rank ", \"ranks\": 8" more                 \
+    "},\n\"traceEvents\": [\n"
+#define OP(name, ns, stores)                                                                       \
+    "{\"name\": \"" name "\", \"cat\": \"compute\", \"ph\": \"X\", \"args\": {\"shapes\": [], "    \
+    "\"out\": [], \"dtype\": \"float\", \"flop\": 0, \"bytes\": 64, \"ns\": " ns ", " stores "}}"
+#define CALL(op, bytes, stores, more)                                                              \
+    "{\"name\": \"c10d\", \"cat\": \"communication\", \"ph\": \"X\", \"args\": {\"op\": \"" op     \
+    "\", \"group\": [0, 8, 1], \"in_bytes\": " bytes ", \"out_bytes\": " bytes                     \
+    ", \"dtype\": \"float\", " stores more "}}"
+#define READS(r, w) "\"reads\": [" r "], \"writes\": [" w "]"
+
+static void write_file(int i, const char *text)
+{
+    FILE *f = fopen(paths[i], "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static tess_replay *replay(int n, const tess_replay_opts *opts)
+{
+    const char *files[2] = {paths[0], paths[1]};
+    tess_replay *r = NULL;
+    CHECK_OK(tess_replay_run(ctx, files, n, cluster, opts, &r));
+    return r;
+}
+
+static int64_t price(tess_collective_op op, int64_t bytes, int n)
+{
+    const tess_collective work = {.op = op, .bytes = bytes, .gpus = n, .per_node = n};
+    tess_collective_result result;
+    CHECK_OK(tess_collective_time(cluster, &work, &result));
+    return result.ns;
+}
+
+/* The k-th operation of a stream, the host's left out. */
+static const tess__tl_op *find(const tess_replay *r, int cat, int k)
+{
+    for (int64_t i = 0; i < r->timeline->n; i++)
+        if (r->timeline->ops[i].cat == cat && k-- == 0)
+            return &r->timeline->ops[i];
+    fail();
+    return NULL;
+}
+
+static int64_t end_of(const tess_replay *r)
+{
+    return r->timeline->end;
+}
+
+/* a writes 0, which is summed over ranks while b computes; c reads the sum. */
+static void a_collective_runs_beside_what_does_not_need_it(void **state)
+{
+    (void)state;
+    write_file(0, HEAD("0", "") OP("a", "5000000", READS("", "0")) "," CALL(
+                      "all_reduce", "4000000", READS("0", "0"),
+                      ", \"request\": 1") ",\n" OP("b", "7000000",
+                                                   READS("", "1")) "," OP("c", "1000000",
+                                                                          READS("0", "2")) "]}");
+    const int64_t sum = price(TESS_ALL_REDUCE, 4000000, 8);
+    tess_replay *r = replay(1, NULL);
+    tess_replay_rank k;
+    CHECK_OK(tess_replay_rank_query(r, 0, &k));
+    assert_int_equal(find(r, TESS__CAT_COMM, 0)->begin, 5000000);
+    const int64_t slow = find(r, TESS__CAT_COMPUTE, 1)->end - 5000000;
+    assert_true(slow >= 7000000); /* beside communication it may be slower */
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 2)->begin,
+                     TESS_MAX(5000000 + slow, find(r, TESS__CAT_COMM, 0)->end));
+    assert_true(k.comm_ns >= sum);
+    assert_int_equal(k.program, 1);
+    assert_int_equal(k.calls, 1);
+    tess_replay_destroy(r);
+}
+
+/* Gathers of storages that were there before the step, each read by one operator: the third begins
+ * when the first has been read, the fourth when the second has. */
+static void two_gathers_of_parameters_are_in_flight(void **state)
+{
+    (void)state;
+#define GATHER(from, to) CALL("all_gather", "4000000", READS(from, to), "") ","
+#define LAYER(name, reads, to) OP(name, "9000000", READS(reads, to))
+    static const char first[] = HEAD("0", "") GATHER("0", "1") LAYER("a", "1", "2") ",";
+    static const char second[] = GATHER("3", "4") LAYER("b", "2, 4", "5") ",";
+    static const char copied[] = OP("copy", "10", READS("6", "7")) ",";
+    static const char third[] = GATHER("7", "8") LAYER("c", "5, 8", "9") ",";
+    static const char fourth[] = GATHER("10", "11") LAYER("d", "9, 11", "12") "]}";
+    char text[4096];
+    snprintf(text, sizeof text, "%s%s%s%s%s", first, second, copied, third, fourth);
+    write_file(0, text);
+    tess_replay *r = replay(1, NULL);
+    const int64_t a_end = find(r, TESS__CAT_COMPUTE, 0)->end,
+                  b_end = find(r, TESS__CAT_COMPUTE, 1)->end;
+    assert_int_equal(find(r, TESS__CAT_COMM, 0)->begin, 0);
+    assert_int_equal(find(r, TESS__CAT_COMM, 1)->begin, find(r, TESS__CAT_COMM, 0)->end);
+    assert_int_equal(find(r, TESS__CAT_COMM, 2)->begin, a_end);
+    assert_int_equal(find(r, TESS__CAT_COMM, 3)->begin, b_end);
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 1)->begin, a_end);
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 2)->begin, 0); /* the copy runs ahead */
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 3)->begin, b_end);
+    tess_replay_destroy(r);
+}
+
+/* A gather of what was computed waits for it, and its stream goes on when it is read. */
+static void a_gather_of_activations_is_not_ahead(void **state)
+{
+    (void)state;
+    write_file(0, HEAD("0", "") OP("a", "9000000", READS("0", "1")) "," CALL(
+                      "all_gather", "4000000", READS("1", "2"), "") "," OP("b", "1000000",
+                                                                           READS("2", "3")) "]}");
+    tess_replay *r = replay(1, NULL);
+    assert_int_equal(find(r, TESS__CAT_COMM, 0)->begin, 9000000);
+    assert_int_equal(end_of(r), 9000000 + price(TESS_ALL_GATHER, 4000000, 8) + 1000000);
+    tess_replay_destroy(r);
+}
+
+/* What is read by a call must not be written before it has ended. */
+static void a_writer_waits_for_the_readers(void **state)
+{
+    (void)state;
+    write_file(0, HEAD("0", "") OP("a", "1000", READS("", "0")) "," CALL(
+                      "all_reduce", "400000000", READS("0", "1"), "") "," OP("b", "1000",
+                                                                             READS("", "0")) "]}");
+    tess_replay *r = replay(1, NULL);
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 1)->begin, find(r, TESS__CAT_COMM, 0)->end);
+    tess_replay_destroy(r);
+}
+
+static void messages_of_two_ranks_meet_by_direction(void **state)
+{
+    (void)state;
+    write_file(0, HEAD("0", "") OP("a", "3000000", READS("", "0")) "," CALL(
+                      "send", "1000000", READS("0", ""),
+                      ", \"peer\": 1") "," CALL("receive", "1000000", READS("", "1"),
+                                                ", \"peer\": 1") "," OP("b", "1000000",
+                                                                        READS("1", "2")) "]}");
+    write_file(1, HEAD("1", "") CALL("receive", "1000000", READS("", "0"), ", \"peer\": 0") "," OP(
+                      "c", "2000000", READS("0", "1")) "," CALL("send", "1000000", READS("1", ""),
+                                                                ", \"peer\": 0") "]}");
+    const int64_t hop = price(TESS_SEND_RECEIVE, 1000000, 2);
+    tess_replay *r = replay(2, NULL);
+    tess_replay_info info;
+    CHECK_OK(tess_replay_query(r, &info));
+    assert_int_equal(info.step_ns, 3000000 + hop + 2000000 + hop + 1000000);
+    assert_int_equal(info.unmatched, 0);
+    assert_int_equal(info.notes, 0);
+    tess_replay_destroy(r);
+}
+
+static void operators_without_times_take_those_of_the_model(void **state)
+{
+    (void)state;
+    write_file(
+        0,
+        HEAD("0", "") "{\"name\": \"addmm\", \"cat\": \"compute\", \"ph\": \"X\", \"args\": "
+                      "{\"shapes\": [[512], "
+                      "[8192, 1024], [1024, 512]], \"out\": [[8192, 512]], \"dtype\": "
+                      "\"bfloat16\", \"flop\": 1, "
+                      "\"bytes\": 9, \"reads\": [], \"writes\": [0]}},"
+                      "{\"name\": \"_scaled_dot_product_flash_attention_for_cpu_backward\", "
+                      "\"cat\": \"compute\", "
+                      "\"ph\": \"X\", \"args\": {\"shapes\": [[2, 8, 512, 64], [2, 8, 512, 64], "
+                      "[2, 8, 512, 64], "
+                      "[2, 8, 512, 64]], \"out\": [], \"dtype\": \"bfloat16\", \"causal\": true, "
+                      "\"flop\": 1, "
+                      "\"bytes\": 9, \"reads\": [0], \"writes\": [1]}},"
+                      "{\"name\": \"convolution_backward\", \"cat\": \"compute\", \"ph\": \"X\", "
+                      "\"args\": "
+                      "{\"shapes\": [[4, 64, 32, 32], [4, 32, 32, 32], [64, 16, 3, 3]], \"out\": "
+                      "[], \"dtype\": "
+                      "\"bfloat16\", \"flop\": 1, \"bytes\": 9, \"reads\": [0], \"writes\": [1]}},"
+                      "{\"name\": \"gelu\", \"cat\": \"compute\", \"ph\": \"X\", \"args\": "
+                      "{\"shapes\": [[2]], "
+                      "\"out\": [[2]], \"dtype\": \"bfloat16\", \"flop\": 0, \"bytes\": 50000000, "
+                      "\"reads\": [], "
+                      "\"writes\": [1]}}]}");
+    tess_replay *r = replay(1, &(tess_replay_opts){.software = "pytorch-fsdp2-2025"});
+    const double want[] = {tess__gemm_seconds(r->sim, 1, 8192, 512, 1024, TESS_SIM_BF16, 0, 0),
+                           tess__flash_seconds(r->sim, 16, 512, 256, 64, 64, 1),
+                           2.0 * tess__gemm_seconds(r->sim, 2, 4096, 32, 144, TESS_SIM_BF16, 0, 0),
+                           tess__memory_seconds(r->sim, 5e7)};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(find(r, TESS__CAT_COMPUTE, i)->ns, llround(1e9 * want[i]));
+    tess_replay_info info;
+    CHECK_OK(tess_replay_query(r, &info));
+    assert_string_equal(info.software, "pytorch-fsdp2-2025");
+    tess_replay_destroy(r);
+}
+
+/* Two operators in each of 2 layers: a launch takes half of the software's time of a layer. */
+static void the_host_launches_one_operator_after_the_other(void **state)
+{
+    (void)state;
+#define IN(module) READS("", "0") ", \"module\": \"" module "\""
+    write_file(0, HEAD("0", "")
+                      OP("a", "1", IN("layers.0.q")) "," OP("a", "1", IN("layers.0.o")) "," OP(
+                          "a", "1", IN("layers.1.q")) "," OP("a", "1", IN("layers.1.o")) "]}");
+    tess_replay *r = replay(1, &(tess_replay_opts){.software = "pytorch-eager-2024"});
+    const double us = r->sim->era[TESS__ERA_HOST_FORWARD_US];
+    assert_true(us > 0.0);
+    assert_int_equal(end_of(r), 4 * llround(1e3 * us / 2.0) + 1);
+    tess_replay_destroy(r);
+}
+
+static void memory_and_warnings_are_passed_on(void **state)
+{
+    (void)state;
+    write_file(0,
+               HEAD("3", ", \"peak_bytes\": 91000000000, \"memory\": {\"parameters\": 1000000000, "
+                         "\"activations\": 90000000000}, \"warnings\": [\"a.py:3: item\"]") "]}");
+    tess_replay *r = replay(1, NULL);
+    tess_replay_rank k;
+    CHECK_OK(tess_replay_rank_query(r, 0, &k));
+    assert_int_equal(k.peak_bytes, 91000000000);
+    assert_string_equal(tess_replay_memory_name(k.largest), "activations");
+    assert_null(tess_replay_memory_name(5));
+    assert_string_equal(tess_replay_note(r, 0), "rank 3: a.py:3: item");
+    tess_replay_destroy(r);
+}
+
+static void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *sentence;
+    } cases[] = {
+        {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 8, \"ranks\": 8}}",
+         "\"rank\" is 8, must be below \"ranks\", 8"},
+        {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 0}}", "\"otherData\" lacks \"ranks\""},
+        {HEAD("0", ", \"peak_bytes\": -1") "]}",
+         "\"peak_bytes\" is -1, must be 0..9007199254740992"},
+        {HEAD("0", "") OP("a", "-1", READS("", "0")) "]}",
+         "event 0: \"ns\" is -1, must be a number of 0..1000000000000"},
+        {HEAD("0", "") OP("a", "1", READS("", "1")) "]}",
+         "event 0: \"writes\" is [1], must be an array of numbers of storages, each at most one "
+         "above "
+         "those before it"},
+        {HEAD("0", "") OP("a", "1", "\"reads\": []") "]}", "event 0: lacks \"writes\""},
+        {HEAD("0", "") CALL("all_reduce", "8", READS("", "0"),
+                            "") "," CALL("sum", "8", READS("", "0"), "") "]}",
+         "event 1: \"op\" is \"sum\", must be an operation of docs/formats.md"},
+        {HEAD("0", "") CALL("send", "8", READS("", "0"), ", \"peer\": 0") "]}",
+         "event 0: \"peer\" is 0, must be another rank"},
+        {HEAD("0", "") CALL("send", "8", READS("", "0"), "") "]}", "event 0: lacks \"peer\""},
+        {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 1, \"ranks\": 8}, \"traceEvents\": "
+         "[{\"ph\": "
+         "\"X\", \"cat\": \"communication\", \"args\": {\"op\": \"all_reduce\", \"group\": [0, 4, "
+         "2], "
+         "\"in_bytes\": 1, \"out_bytes\": 1, \"reads\": [], \"writes\": []}}]}",
+         "event 0: \"group\" is [0, 4, 2], must be [first, count, stride] in the ranks, with this "
+         "one "
+         "among them"},
+        {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 1, \"ranks\": 8}, \"traceEvents\": "
+         "[{\"ph\": "
+         "\"X\", \"cat\": \"communication\", \"args\": {\"op\": \"all_reduce\", \"ranks\": [1, 1], "
+         "\"in_bytes\": 1, \"out_bytes\": 1, \"reads\": [], \"writes\": []}}]}",
+         "event 0: \"ranks\" is [1, 1], must be an ascending array of ranks with this one among "
+         "them"},
+        {HEAD("0", "") "{\"ph\": \"X\", \"cat\": \"kernel\", \"args\": {\"reads\": [], \"writes\": "
+                       "[]}}]}",
+         "event 0: \"cat\" is \"kernel\", must be compute, communication or wait"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char want[400];
+        const char *files[1] = {paths[0]};
+        tess_replay *r = NULL;
+        write_file(0, cases[i].text);
+        snprintf(want, sizeof want, "%s: %s", paths[0], cases[i].sentence);
+        CHECK_FAILS(tess_replay_run(ctx, files, 1, cluster, NULL, &r), TESS_EFORMAT, want);
+    }
+    const char *files[1] = {paths[0]};
+    tess_replay *r = NULL;
+    write_file(0, HEAD("0", "") OP("a", "1", READS("", "0")));
+    assert_int_equal(tess_replay_run(ctx, files, 1, cluster, NULL, &r), TESS_EFORMAT);
+    assert_non_null(strstr(tess_last_error(), ": ends too early, after "));
+    write_file(0, HEAD("0", "") CALL("all_reduce", "8", READS("", "0"), "") "]}");
+    assert_int_equal(
+        tess_replay_run(ctx, files, 1, NULL, &(tess_replay_opts){.as_recorded = 1}, &r),
+        TESS_EINVAL);
+    assert_non_null(strstr(tess_last_error(), "has operators without times"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_collective_runs_beside_what_does_not_need_it),
+        cmocka_unit_test(two_gathers_of_parameters_are_in_flight),
+        cmocka_unit_test(a_gather_of_activations_is_not_ahead),
+        cmocka_unit_test(a_writer_waits_for_the_readers),
+        cmocka_unit_test(messages_of_two_ranks_meet_by_direction),
+        cmocka_unit_test(operators_without_times_take_those_of_the_model),
+        cmocka_unit_test(the_host_launches_one_operator_after_the_other),
+        cmocka_unit_test(memory_and_warnings_are_passed_on),
+        cmocka_unit_test(wrong_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}

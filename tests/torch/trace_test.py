@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""trace_test.py - programs that tessera.torch.trace plays do what they do on real processes.
+
+    PYTHONPATH=build/release/python python tests/torch/trace_test.py [--tessera PROGRAM] [PROGRAM...]
+
+Every program of trace_programs.py runs on 2 and 4 processes with gloo, where a dispatch mode notes operators and collectives;
+then each rank is played by itself, on real and on fake tensors. Collectives agree in order, operation, group, bytes and peer,
+operators in names and shapes. So do a hundred random programs of collectives.
+"""
+import argparse
+import collections
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+
+import tessera.torch
+from processes import run
+from tessera.torch.trace import _collectives
+from tessera.torch.trace._mode import Recorder
+from trace_programs import PROGRAMS
+
+RANDOM = 100
+NO_FAKES = ("ddp", "accumulated")        # DDP's reducer touches memory
+# Copies that gloo's own reduce-scatter makes.
+GLOO = {"copy_", "split", "cat", "clone", "stack", "add_", "div_"}
+
+
+class Observer(Recorder):
+    """Operators and collectives of a real process: nothing is answered."""
+
+    def _collective(self, func, operator, args, kwargs):
+        result = func(*args, **kwargs)
+        if not (_collectives.is_quiet(operator.space, operator.short) or _collectives.is_wait(operator.space, operator.short)):
+            call = _collectives.call_of(operator.space, operator.short, args, kwargs, result)
+            if call is not None:
+                self._note(call)
+        return result
+
+
+def calls(events):
+    keys = ("op", "group", "ranks", "in_bytes", "out_bytes", "dtype", "peer")
+    return [{k: e["args"][k] for k in keys if k in e["args"]} for e in events if e["cat"] == "communication"]
+
+
+def operators(events):
+    return [(e["name"], e["args"]["shapes"], e["args"]["out"]) for e in events if e["cat"] == "compute"]
+
+
+@contextlib.contextmanager
+def quiet():
+    """Pipelines print their tables."""
+    with open(os.devnull, "w", encoding="utf-8") as null, contextlib.redirect_stdout(null):
+        yield
+
+
+def observe(rank, ranks, names, folder):
+    for name in names:
+        recorder = Observer(rank, ranks)
+        with quiet(), recorder:
+            step = builder(name, ranks)()
+            step()
+            step()
+            recorder.modules = _NoModules()
+            recorder.begin()
+            step()
+            recorder.end()
+        with open(f"{folder}/{ranks}-{name}-{rank}.json", "w", encoding="utf-8") as file:
+            json.dump({"calls": calls(recorder.events), "operators": operators(recorder.events)}, file)
+        dist.barrier()
+    return f"{len(names)} programs"
+
+
+class _NoModules:
+    @staticmethod
+    def path(backward):
+        return ""
+
+
+# ---- random programs of collectives ----------------------------------------------------------------------------------
+
+def random_program(seed, ranks):
+    """Collectives of any kind on the world and on pairs, asynchronous or not, coalesced, and messages: the same for all ranks."""
+    choice = random.Random(seed)
+    plan = [(choice.choice(["all_reduce", "broadcast", "all_gather", "gather_into", "reduce_scatter", "all_to_all", "message", "coalesced",
+                            "functional"]),
+             choice.choice([None, "half"]), 4 * choice.randint(1, 300), choice.random() < 0.5, choice.choice([torch.float32, torch.int64]))
+            for _ in range(choice.randint(3, 12))]
+
+    def build():
+        from torch.distributed import _functional_collectives as functional
+        rank = dist.get_rank()
+        halves = [dist.new_group([r for r in range(ranks) if r % 2 == k]) for k in (0, 1)] if ranks > 2 else None
+
+        def step():
+            for kind, which, n, asynchronous, dtype in plan:
+                group = halves[rank % 2] if which and halves else None
+                size = dist.get_world_size(group)
+                x = torch.ones(n * ranks, dtype=dtype)
+                work = None
+                if kind == "all_reduce":
+                    work = dist.all_reduce(x, group=group, async_op=asynchronous)
+                elif kind == "broadcast":
+                    work = dist.broadcast(x, dist.get_global_rank(group, 0) if group else 0, group=group, async_op=asynchronous)
+                elif kind == "all_gather":
+                    work = dist.all_gather([torch.empty_like(x) for _ in range(size)], x, group=group, async_op=asynchronous)
+                elif kind == "gather_into":
+                    work = dist.all_gather_into_tensor(x.new_empty(size * x.numel()), x, group=group, async_op=asynchronous)
+                elif kind == "reduce_scatter":
+                    work = dist.reduce_scatter_tensor(x.new_empty(x.numel() // size), x, group=group, async_op=asynchronous)
+                elif kind == "all_to_all":
+                    work = dist.all_to_all_single(torch.empty_like(x), x, group=group, async_op=asynchronous)
+                elif kind == "message":
+                    peer = rank ^ 1
+                    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, torch.empty_like(x), peer)])
+                    for one in works:
+                        one.wait()
+                elif kind == "coalesced":
+                    dist.all_reduce_coalesced([x, x.clone()], group=group)
+                else:
+                    functional.wait_tensor(functional.all_reduce(x, "sum", group or dist.group.WORLD))
+                if work is not None:
+                    work.wait()
+        return step
+    return build
+
+
+def builder(name, ranks):
+    return random_program(int(name[6:]), ranks) if name.startswith("random") else PROGRAMS[name][0]
+
+
+# ---- comparison ------------------------------------------------------------------------------------------------------
+
+def same_operators(real, played):
+    """Equal but for gloo's own copies: what the real run has besides."""
+    real = collections.Counter(json.dumps(o) for o in real)
+    played = collections.Counter(json.dumps(o) for o in played)
+    more = {json.loads(o)[0] for o in real - played}
+    return not played - real and more <= GLOO, (sorted(more), [json.loads(o) for o in played - real][:3])
+
+
+def play(name, ranks, rank, folder, device):
+    path = f"{folder}/played.json"
+    with quiet():
+        tessera.torch.trace(builder(name, ranks), rank, ranks, path, device=device)
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def without_place(document):
+    """What fake and real tensors must agree in: everything but the device."""
+    document = dict(document, otherData=dict(document["otherData"], device=""))
+    return document
+
+
+def judge(name, ranks, folder):
+    for rank in range(ranks):
+        with open(f"{folder}/{ranks}-{name}-{rank}.json", encoding="utf-8") as file:
+            real = json.load(file)
+        played = play(name, ranks, rank, folder, "cpu")
+        got = calls(played["traceEvents"])
+        assert got == real["calls"], (f"{name}, rank {rank} of {ranks}: collectives differ: "
+                                      f"{[p for p in zip(real['calls'], got) if p[0] != p[1]][:2]}, {len(real['calls'])}, {len(got)}")
+        if not name.startswith("random"):
+            fine, what = same_operators(real["operators"], [list(o) for o in operators(played["traceEvents"])])
+            assert fine, f"{name}, rank {rank} of {ranks}: operators differ: {what}"
+            assert not played["otherData"]["warnings"], f"{name}: {played['otherData']['warnings']}"
+    return len(got)
+
+
+def fakes(name, ranks, folder):
+    rank = 1
+    real, fake = (without_place(play(name, ranks, rank, folder, device)) for device in ("cpu", "meta"))
+    for i, (a, b) in enumerate(zip(real["traceEvents"], fake["traceEvents"])):
+        assert a == b, f"{name}: event {i}: real {a}, fake {b}"
+    assert len(real["traceEvents"]) == len(fake["traceEvents"]), name
+    a, b = real["otherData"]["peak_bytes"], fake["otherData"]["peak_bytes"]
+    assert abs(a - b) <= 0.02 * a, f"{name}: peak {a} of real tensors, {b} of fake ones"
+
+
+def simulate(tessera_program, folder, names, ranks):
+    """The reader in C takes every file of a job, and its members wait for each other."""
+    for name in names:
+        given = []
+        for rank in range(ranks):
+            path = f"{folder}/rank{rank}.json"
+            with quiet():
+                tessera.torch.trace(builder(name, ranks), rank, ranks, path)
+            given += ["--trace", path]
+        done = subprocess.run([tessera_program, "simulate", *given, "--cluster", "h100", "--json"], capture_output=True, text=True)
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        result = json.loads(done.stdout)
+        assert result["unmatched_calls"] == 0 and result["unpriced_calls"] == 0 and result["step_ms"] > 0, f"{name}: {result['notes']}"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tessera")
+    parser.add_argument("programs", nargs="*")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    names = given.programs or list(PROGRAMS)
+    with tempfile.TemporaryDirectory() as folder:
+        for ranks in (2, 4):
+            own = [n for n in names if n.startswith("random") or PROGRAMS[n][1] <= ranks]
+            if not given.programs:
+                own = own + [f"random{i}" for i in range(ranks % 4, RANDOM, 2) if ranks == 4 or i % 10 == 0]
+                own += [f"random{i}" for i in range(1, RANDOM, 2)] if ranks == 4 else []
+            print(run(ranks, observe, own, folder), "on gloo", flush=True)
+            total = sum(judge(name, ranks, folder) for name in own)
+            print(f"{ranks} ranks: {len(own)} programs, {total} collectives of the last rank: as played", flush=True)
+        for name in names:
+            if not name.startswith("random") and name not in NO_FAKES:
+                fakes(name, 4, folder)
+        print("fake tensors: the same records")
+        if given.tessera:
+            simulate(given.tessera, folder, names, 4)
+            print("tessera simulate reads all of them")
+    print("all passed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""trace_script_test.py - unmodified scripts as one rank, values that steer a program, memory, and what is refused.
+
+    PYTHONPATH=build/release/python python tests/torch/trace_script_test.py
+"""
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+import tessera.torch
+from tessera.torch.trace import TraceError
+from tessera.torch.trace._ranks import listed, play
+from tessera.torch.trace._script import trace_script
+from trace_programs import Net, data, plain, sharded, training
+
+SCRIPT = """
+import os, torch, torch.distributed as dist, torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("nccl")
+assert os.environ["RANK"] == str(dist.get_rank()) and os.environ["WORLD_SIZE"] == str(dist.get_world_size())
+model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(50):
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+raise SystemExit("the script must have been ended")
+"""
+
+
+def fails(call, *words):
+    try:
+        call()
+    except TraceError as error:
+        assert all(word in str(error) for word in words), f"{error}: lacks one of {words}"
+        assert not dist.is_initialized()
+        return
+    raise AssertionError(f"nothing failed, must name {words}")
+
+
+def scripts(folder):
+    def script(text):
+        path = f"{folder}/train.py"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+    before = dict(os.environ), list(sys.argv), list(sys.path), sys.excepthook, dist.init_process_group
+    out = f"{folder}/r.json"
+    summary = trace_script(script(SCRIPT), [], 1, 4, out)
+    assert summary.collectives == {"all_reduce": (1, 4 * (8 * 16 + 16 + 16 * 4 + 4))}, summary.collectives
+    assert before == (dict(os.environ), list(sys.argv), list(sys.path), sys.excepthook, dist.init_process_group)
+    failing = SCRIPT.replace("    optimizer.step()", "    if i == 2: raise ValueError('no more data')\n    optimizer.step()")
+    fails(lambda: trace_script(script(failing), [], 1, 4, out), "ValueError: no more data", "r.json.partial")
+    with open(f"{out}.partial", encoding="utf-8") as file:
+        assert json.load(file)["traceEvents"]
+    fails(lambda: trace_script(script("print()"), [], 1, 4, out), "never called an optimiser")
+    fails(lambda: trace_script(script(SCRIPT.replace("range(50)", "range(2)").replace("raise", "#")), [], 1, 4, out),
+          "ended after 2 steps")
+    twice = SCRIPT.replace("model = Dis", "dist.init_process_group('nccl')\nmodel = Dis")
+    fails(lambda: trace_script(script(twice), [], 1, 4, out), "init_process_group twice")
+    spawns = "import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)"
+    fails(lambda: trace_script(script(spawns), [], 1, 4, out), "starts processes of its own")
+    if not torch.cuda.is_available():
+        fails(lambda: trace_script(script("import torch\ntorch.zeros(2).cuda()"), [], 1, 4, out), "needs a GPU")
+    fails(lambda: trace_script(f"{folder}/none.py", [], 1, 4, out), "no such script")
+    kept = play(listed(None, 4), 4, f"{folder}/all.json", ["--", script(SCRIPT)])
+    assert kept == [(f"{folder}/all0.json", [0, 3])], kept
+    with open(kept[0][0], encoding="utf-8") as file:
+        assert json.load(file)["otherData"]["stands_for"] == [0, 3]
+    fails(lambda: listed("0,4", 4), "--ranks names 4")
+    fails(lambda: listed("a", 4), "--ranks is 'a'")
+
+
+def refused(folder):
+    out = f"{folder}/x.json"
+    fails(lambda: tessera.torch.trace(plain, 4, 4, out), "rank is 4, must be 0..3")
+    fails(lambda: tessera.torch.trace(plain, 0, 0, out), "world_size is 0")
+    fails(lambda: tessera.torch.trace(plain, 0, 4, out, device="tpu"), "device is 'tpu'")
+    fails(lambda: tessera.torch.trace(plain, 0, 4, out, warmup=-1), "warmup is -1")
+    fails(lambda: tessera.torch.trace(3, 0, 4, out), "build is 3")
+    fails(lambda: tessera.torch.trace(lambda: 3, 0, 4, out), "build() returned 3")
+    fails(lambda: tessera.torch.trace(plain, 0, 4, f"{folder}/none/x.json"), "cannot be written")
+    fails(lambda: tessera.torch.trace(lambda: tessera.torch.trace(plain, 0, 2, out), 0, 4, out), "recordings do not nest")
+    if not torch.cuda.is_available():
+        fails(lambda: tessera.torch.trace(plain, 0, 4, out, device="cuda"), "no GPU")
+    assert not os.path.exists(out) and not [n for n in os.listdir(folder) if n.endswith(".tmp")]
+
+
+def experts():
+    """Tokens to two experts on each rank, by numbers that came from the others."""
+    x, route = torch.ones(8, 4), nn.Linear(4, 4)
+
+    def step():
+        scores = route(x)
+        n = torch.tensor([1, 3, 2, 2])
+        got = torch.empty_like(n)
+        dist.all_to_all_single(got, n)
+        sizes = got.tolist()                                  # 1
+        out = torch.empty(sum(sizes) + 1, 4)
+        if (got > 2).any():                                   # 2
+            scores = scores * 2
+        dist.all_to_all_single(out, torch.ones(9, 4)[:8].contiguous(), [s + (i == 0) for i, s in enumerate(sizes)], n.tolist())
+        best = out[out[:, 0] > 0]                             # 3
+        return best, got.sum().item(), torch.nonzero(got)     # 4, 5
+    return step
+
+
+def reads(folder):
+    path = f"{folder}/moe.json"
+    summary = tessera.torch.trace(experts, 1, 4, path)
+    with open(__file__, encoding="utf-8") as file:
+        lines = file.read().split("\n")
+    named = {i + 1 for i, line in enumerate(lines) if line.rstrip().endswith(("# 1", "# 2", "# 3", "# 4, 5"))}
+    places = {int(w.split(": ")[0].rsplit(":", 1)[1]) for w in summary.warnings}
+    assert named <= places, f"reads in lines {named}, warnings {summary.warnings}"
+    uneven = [w for w in summary.warnings if "even ones are taken" in w]
+    assert len(uneven) == 1, summary.warnings
+    assert len(places - named) == 1, f"invented: {summary.warnings}"
+    fails(lambda: tessera.torch.trace(experts, 1, 4, path, strict=True), "trace_script_test.py", "tolist")
+
+
+# ---- memory against torch's own trackers -----------------------------------------------------------------------------
+
+def fsdp_model():
+    from torch.distributed.device_mesh import init_device_mesh
+    torch.manual_seed(0)
+    return sharded(Net(), init_device_mesh("cpu", (dist.get_world_size(),)))
+
+
+def tracked(build, tracker):
+    """Peak of the third step by torch's tracker, inside the fake process group."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    hook = sys.excepthook
+    dist.init_process_group("fake", rank=1, world_size=4, store=FakeStore())
+    try:
+        model = build()
+        tokens = data()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        step = training(model, tokens, optimizer)
+        step()
+        step()
+        with contextlib.redirect_stdout(io.StringIO()), tracker(model, optimizer, tokens) as tracked_by:
+            step()
+        return sum(s["Total"] for s in tracked_by.get_tracker_snapshot("peak").values())
+    finally:
+        dist.destroy_process_group()
+        sys.excepthook = hook
+
+
+def plain_tracker(model, optimizer, tokens):
+    from torch.distributed._tools.mem_tracker import MemTracker
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer, tokens)
+    return tracker
+
+
+def fsdp_tracker(model, optimizer, tokens):
+    from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker
+    tracker = FSDPMemTracker(model, optimizer)
+    tracker.track_inputs((tokens,))
+    return tracker
+
+
+def memory(folder):
+    def model():
+        torch.manual_seed(0)
+        return Net()
+    for name, build, tracker in (("plain", model, plain_tracker), ("fsdp", fsdp_model, fsdp_tracker)):
+        want = tracked(build, tracker)
+        got = tessera.torch.trace(lambda b=build: training(b(), data()), 1, 4, f"{folder}/m.json").peak_bytes
+        print(f"{name}: peak {got} bytes, {want} by torch's tracker")
+        assert abs(got - want) <= 0.02 * want, f"{name}: peak {got}, {want} by torch's tracker"
+
+
+def main():
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        refused(folder)
+        scripts(folder)
+        reads(folder)
+        memory(folder)
+    print("all passed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -55,6 +55,8 @@ class Player:
         with contextlib.ExitStack() as stack:
             _active = self
             stack.callback(_forget)
+            _clear_caches()
+            stack.callback(_clear_caches)
             self._start_group(stack)
             fake = None
             if self.device == "meta":
@@ -137,6 +139,20 @@ class Player:
         self.recorder.modules = None
         recording, self.recording = self.recording, None
         recording.close()
+
+
+def _clear_caches():
+    """DTensor keeps local shapes of operators by mesh and not by rank: another rank must not find them."""
+    if "torch.distributed.tensor" not in sys.modules:
+        return
+    from torch.distributed.tensor import DTensor, _redistribute
+    propagate = DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding
+    clears = [getattr(propagate, "cache_clear", None), getattr(getattr(propagate, "cache", None), "cache_clear", None),
+              getattr(getattr(_redistribute, "_gen_transform_infos", None), "cache_clear", None),
+              getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)]
+    for clear in clears:
+        if clear is not None:
+            clear()
 
 
 def _forget():

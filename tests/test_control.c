@@ -330,7 +330,7 @@ static void a_profile_by_error_decides(void **state)
     tess_train_opts opts = dsv;
     opts.steps = 14;
     opts.attention.density = 0;
-    opts.attention.error = 0.2;
+    opts.attention.error = 100;
     opts.attention.compensate = 8;
     opts.attention.switch_recall = opts.attention.back_recall = 1;
     opts.folder = in_root("error");
@@ -342,7 +342,19 @@ static void a_profile_by_error_decides(void **state)
     assert_non_null(f);
     assert_non_null(fgets(line, sizeof line, f));
     assert_non_null(strstr(line, "\"event\": \"switch\", \"why\": {\"rule\": \"error\""));
-    assert_non_null(strstr(line, "\"error_limit\": 0.2"));
+    assert_non_null(strstr(line, "\"error_limit\": 100"));
+    int measured = 0; /* at the validation of the last step, against dense attention */
+    while (fgets(line, sizeof line, f))
+        measured |= strstr(line, "\"event\": \"error\", \"why\": {\"output_change\": ") != NULL;
+    assert_true(measured);
+    fclose(f);
+    f = fopen(in_root("error/metrics.jsonl"), "r");
+    assert_non_null(f);
+    char metrics[2048] = "";
+    while (fgets(metrics, sizeof metrics, f))
+        ;
+    assert_non_null(strstr(metrics, "\"output_change\": "));
+    assert_null(strstr(metrics, "\"output_change\": null"));
     fclose(f);
     opts.folder = NULL;
     check_resume(&opts, (int[]){5, 12}, 2);
@@ -355,9 +367,9 @@ static void a_smaller_error_needs_more_keys(void **state)
     double density[2];
     for (int i = 0; i < 2; i++) {
         tess_train_opts opts = dsv;
-        opts.steps = 2;
+        opts.steps = 6; /* the output of the first step does not depend on attention */
         opts.attention.density = 0;
-        opts.attention.error = i ? 0.3 : 0.003;
+        opts.attention.error = i ? 10 : 1e-4;
         run r = start(1, &opts);
         CHECK_OK(tess_train_run(r.train, 0, NULL, NULL));
         density[i] = tess__layer_density(&r.train->control->state, 0, 0);

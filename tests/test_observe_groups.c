@@ -127,8 +127,21 @@ static void overlap_shows_which_groups_share_keys(void **state)
     }
 }
 
+/* Gradients by which a relative change of the layer's output by 1 changes the model's by 1 %. */
+static void set_gradients(const layer *l)
+{
+    const tess__cube_sums *s = &l->observer.sums.cubes[0];
+    double whole = 0.0;
+    for (int h = 0; h < HEADS; h++)
+        whole += s->output[2 * HEADS + h] / HEADS;
+    s->profiles[2] = 1.0;
+    for (int h = 0; h < HEADS; h++)
+        s->gradient[2 * HEADS + h] = s->queries[2] * DIM / (100.0 * whole);
+}
+
 static void densities(const layer *l, double both[2 * HEADS])
 {
+    set_gradients(l);
     for (int content = 0; content < 2; content++)
         tess__change_densities(&l->observer, 0, 0, 2, content, both + content * HEADS);
 }
@@ -139,7 +152,7 @@ static void a_limit_of_error_shows_which_groups_need_fewer_keys(void **state)
     (void)state;
     double both[2 * HEADS], first[2 * HEADS];
     for (int threads = 1; threads <= 3; threads += 2) {
-        layer *l = make(threads, 0.05);
+        layer *l = make(threads, 0.05 * HEADS);
         measure(l);
         densities(l, both);
         assert_true(both[0] > 0.5);
@@ -157,9 +170,10 @@ static void a_sparse_layer_is_measured_in_its_own_groups(void **state)
 {
     (void)state;
     double both[HEADS];
-    layer *l = make(1, 0.05);
+    layer *l = make(1, 0.05 * HEADS);
     l->observer.layers[0].dense = 0;
     measure(l);
+    set_gradients(l);
     tess__change_densities(&l->observer, 0, 0, 2, 0, both);
     assert_true(both[0] < 0.2 && both[1] < 0.2);
     assert_true(l->observer.sums.cubes[0].output2[2 * HEADS] == 0.0);

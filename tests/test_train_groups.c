@@ -69,7 +69,7 @@ static void groups_are_decided_when_a_layer_switches(void **state)
         opts.attention.compensate = 2;
         opts.attention.density = by_error ? 0 : 0.25;
         opts.attention.max_density = 0.5;
-        opts.attention.error = by_error ? 0.05 : 0;
+        opts.attention.error = by_error ? 50 : 0;
         opts.event = hear;
         opts.event_user = text[0];
         story whole = {.opts = &opts, .ranks = 1};

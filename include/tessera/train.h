@@ -76,9 +76,9 @@ typedef struct {
     tess_attention kind;
     double density;     /* of every sparse head; 0: each head's own, from the profile */
     double mass;        /* fraction of the softmax that the profile's density holds */
-    double error;       /* above 0: the profile's density is the smallest that changes the layer's
-                           attention output by at most this, relative and squared; of DSV, ORACLE
-                           and SEARCH. 0: by mass */
+    double error;       /* above 0: the profile's densities are the smallest that change the model's
+                           output together by at most this, mean squared and in % of the loss; of
+                           DSV, ORACLE and SEARCH. 0: by mass */
     double min_density; /* of budgets from the profile */
     double max_density;
     int compensate; /* virtual keys that stand for the keys that were dropped: 0, 1: one for all,
@@ -246,6 +246,8 @@ typedef struct {
     double messages;                                  /* of all kinds together */
     double val_loss;                                  /* NaN where it was not validated */
     double val_buckets[TESS_NOISE_BUCKETS];           /* by noise-level quartile, low noise first */
+    double output_change; /* mean squared change of the model's output by sparse attention, in % of
+                             the loss, in a validation with attention.error; NaN: not measured */
 } tess_step;
 
 /* Called after each step, from the thread of tess_train_run. Not 0: stop here; all ranks stop

@@ -52,7 +52,7 @@ tess_status tess__attention_in(tess__json_node node, tess_attention_opts *opts)
                              &kind));
     TESS_TRY(tess__json_double(tess__json_member(&o, "density"), 0, 1, &read.density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "mass"), 0, 1, &read.mass));
-    TESS_TRY(tess__json_double(tess__json_optional(&o, "error"), 0, 1, &read.error));
+    TESS_TRY(tess__json_double(tess__json_optional(&o, "error"), 0, 1000, &read.error));
     TESS_TRY(tess__json_double(tess__json_member(&o, "min_density"), 0, 1, &read.min_density));
     TESS_TRY(tess__json_double(tess__json_member(&o, "max_density"), 0, 1, &read.max_density));
     TESS_TRY(compensate_in(tess__json_member(&o, "compensate"), &read.compensate));

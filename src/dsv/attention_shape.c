@@ -138,6 +138,7 @@ int64_t tess__attention_bytes(const tess_attention_opts *o, const tess_model_con
         (2 * n + TESS_CUBES) * each * (QUARTILES + 2) +
         (o->error > 0.0 ? TESS_CUBES * each * QUARTILES * (1 + TESS__TRIAL_DENSITIES) : 0) *
             (o->group == TESS_GROUP_AUTO ? 2 : 1) +
+        (o->error > 0.0 ? TESS_CUBES * (each + m->layers) * QUARTILES : 0) + batch +
         (o->group == TESS_GROUP_AUTO ? (2 * n + TESS_CUBES) * 2 * each : 0);
     const int64_t budgets = (TESS_CUBES + 1) * each * QUARTILES;
     const int64_t volume = (int64_t)cubes[n - 1][0] * cubes[n - 1][1] * cubes[n - 1][2];

@@ -206,6 +206,11 @@ tess_status tess__control_apply(tess__control *control, int64_t step, int *remak
 
 /* After the step, which had so many batches; forwards: forward passes for each backward one, 2
  * where blocks are run again. Fills in what tess_step says of sparse attention. Collective. */
+/* control_calibrate.c: whether a validation measures the change of the output by sparse attention;
+ * and what follows from it, in % of the loss (NaN: nothing). */
+int tess__control_calibrates(const tess__control *control); /* NULL accepted */
+tess_status tess__control_calibrate(tess__control *control, double measured);
+
 tess_status tess__control_observe(tess__control *control, int batches, int forwards,
                                   tess_step *step);
 

@@ -148,6 +148,7 @@ static void fill_observer(tess__control *c)
     o->inverse = c->inverse;
     o->overlap = !s->cube_chosen;
     o->content = s->content;
+    o->calibration = s->calibration;
     for (int layer = 0; layer < c->config.layers; layer++) {
         const int64_t every = tess__profile_interval(&c->attention, s->sparse[layer]);
         o->layers[layer] = (tess__observe_layer){.profile = (uint8_t)due(every, c->step),

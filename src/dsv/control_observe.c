@@ -63,6 +63,12 @@ static tess_status sum_and_learn(tess__control *c, int batches, tess_step *step)
 
 /* ---- running means --------------------------------------------------------------------------- */
 
+/* A density for comparing groups: all keys where nothing is known. */
+static double known(double density)
+{
+    return isnan(density) ? 1.0 : density;
+}
+
 /* density (heads) of one quartile, by the limit of error: of the groups that were decided, or while
  * they are compared of the better ones; both kinds are added to shared (2, layers, heads). */
 static void densities_by_error(tess__control *c, int cube, int layer, int q, double *density)
@@ -76,10 +82,10 @@ static void densities_by_error(tess__control *c, int cube, int layer, int q, dou
     double *content = cubes + (int64_t)c->config.layers * heads;
     const double weight = s->profiles[(int64_t)layer * QUARTILES + q];
     for (int h = 0; h < heads; h++)
-        cubes[h] += weight * density[h];
+        cubes[h] += weight * known(density[h]);
     tess__change_densities(&c->observer, cube, layer, q, 1, c->by_content);
     for (int h = 0; h < heads; h++) {
-        content[h] += weight * c->by_content[h];
+        content[h] += weight * known(c->by_content[h]);
         density[h] = fmin(density[h], c->by_content[h]);
     }
 }

@@ -76,6 +76,7 @@ uint64_t tess__control_hash(const tess__control *c)
     h = tess__hash(h, &d->break_even, sizeof d->break_even);
     h = tess__hash(h, d->window, sizeof d->window);
     h = tess__hash(h, &d->loss, sizeof d->loss);
+    h = tess__hash(h, &d->calibration, sizeof d->calibration);
     h = tess__hash(h, &d->updates, sizeof d->updates);
     if (c->clusters.centroids) {
         h = tess__hash(h, c->clusters.found, l * sizeof *c->clusters.found);

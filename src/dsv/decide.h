@@ -45,16 +45,17 @@ typedef struct {
     int layers, heads;
     tess__cube_stats cubes[TESS_CUBES]; /* those compared, small ones first; then the chosen one */
     int n_cubes, cube_chosen;
-    int *sparse;       /* (layers): 1 in stage 2 */
-    int64_t *since;    /* (layers): first step of the stage; 0: it never changed */
-    uint8_t *back;     /* (layers, heads): 1: its recall fell, so it is dense in stage 2 */
-    uint8_t *choice;   /* (layers, buckets, heads): 1: attends sparsely, in a sparse layer */
-    uint8_t *content;  /* (layers, heads), where groups are decided: 1: by content in stage 2 */
-    uint8_t *imposed;  /* as choice: of another run; NULL: none is */
-    double break_even; /* density at which sparse costs what dense does; NaN: not known */
-    int window[3];     /* cubes; 0: not chosen */
-    double loss;       /* running mean of the predictors' loss; NaN: none */
-    int64_t updates;   /* of the predictors, for their optimiser */
+    int *sparse;        /* (layers): 1 in stage 2 */
+    int64_t *since;     /* (layers): first step of the stage; 0: it never changed */
+    uint8_t *back;      /* (layers, heads): 1: its recall fell, so it is dense in stage 2 */
+    uint8_t *choice;    /* (layers, buckets, heads): 1: attends sparsely, in a sparse layer */
+    uint8_t *content;   /* (layers, heads), where groups are decided: 1: by content in stage 2 */
+    uint8_t *imposed;   /* as choice: of another run; NULL: none is */
+    double break_even;  /* density at which sparse costs what dense does; NaN: not known */
+    int window[3];      /* cubes; 0: not chosen */
+    double loss;        /* running mean of the predictors' loss; NaN: none */
+    double calibration; /* factor on estimated changes of the output (--error) */
+    int64_t updates;    /* of the predictors, for their optimiser */
     tess_attention_opts attention; /* as read from a file, without its texts */
 } tess__dsv_state;
 
@@ -124,6 +125,7 @@ typedef enum {
     TESS__EVENT_AGAIN,
     TESS__EVENT_STAYED,
     TESS__EVENT_SKIPPED,
+    TESS__EVENT_ERROR,
 } tess__event_kind;
 
 typedef struct tess__event {

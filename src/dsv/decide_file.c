@@ -2,7 +2,7 @@
 /* decide_file.c - decisions.json of a checkpoint, out and in.
  *
  *   {"format": 1, "layers": 4, "heads": 2, "cube_chosen": true, "break_even": 0.31,
- *    "window": null, "predictor_loss": 0.04, "predictor_updates": 500,
+ *    "window": null, "predictor_loss": 0.04, "calibration": 1.0, "predictor_updates": 500,
  *    "attention": {...}, "cubes": [{"cube": [2, 4, 4], "overlap": 0.93, "overlaps": 9, "layers": [
  *        {"density": [[0.1, 0.2], ... by noise-level quartile], "profiles": [9, 9, 9, 9],
  *         "recall": [0.97, 0.99], "good": 2, "good_heads": [2, 2], "history": [0.3, ...],
@@ -166,12 +166,13 @@ static json_t *decisions_out(const tess__dsv_state *d, const tess_attention_opts
         failed = append(cubes, cube_out(d, &d->cubes[c]));
     for (int layer = 0; layer < d->layers && !failed; layer++)
         failed = append(layers, decided_layer(d, &rules, n, layer));
-    return json_pack("{s:i,s:s,s:i,s:i,s:b,s:o,s:o,s:o,s:I,s:o,s:o,s:o}", "format", 1, "version",
-                     tess_version(), "layers", d->layers, "heads", d->heads, "cube_chosen",
-                     d->cube_chosen, "break_even", number(d->break_even), "window", window,
-                     "predictor_loss", number(d->loss), "predictor_updates", (json_int_t)d->updates,
-                     "attention", tess__attention_out(attention), "cubes", whole(cubes, failed),
-                     "decisions", whole(layers, failed));
+    return json_pack("{s:i,s:s,s:i,s:i,s:b,s:o,s:o,s:o,s:f,s:I,s:o,s:o,s:o}", "format", 1,
+                     "version", tess_version(), "layers", d->layers, "heads", d->heads,
+                     "cube_chosen", d->cube_chosen, "break_even", number(d->break_even), "window",
+                     window, "predictor_loss", number(d->loss), "calibration", d->calibration,
+                     "predictor_updates", (json_int_t)d->updates, "attention",
+                     tess__attention_out(attention), "cubes", whole(cubes, failed), "decisions",
+                     whole(layers, failed));
 }
 
 tess_status tess__dsv_state_write(tess_ctx *ctx, const char *path, const tess__dsv_state *d,
@@ -338,6 +339,7 @@ static tess_status scalars_in(const tess__json_node *o, tess__dsv_state *d)
     TESS_TRY(tess__json_bool(tess__json_member(o, "cube_chosen"), &d->cube_chosen));
     TESS_TRY(number_in(tess__json_member(o, "break_even"), 1e6, &d->break_even));
     TESS_TRY(number_in(tess__json_member(o, "predictor_loss"), 1e300, &d->loss));
+    TESS_TRY(tess__json_double(tess__json_optional(o, "calibration"), 1e-9, 1e9, &d->calibration));
     TESS_TRY(
         tess__json_int64(tess__json_member(o, "predictor_updates"), 0, count_max, &d->updates));
     if (d->cube_chosen && d->n_cubes != 1)

@@ -64,7 +64,8 @@ tess_status tess__dsv_state_create(tess_ctx *ctx, int layers, int heads, const i
                          .heads = heads,
                          .n_cubes = n_cubes,
                          .break_even = (double)NAN,
-                         .loss = (double)NAN};
+                         .loss = (double)NAN,
+                         .calibration = 1.0};
     tess_status status = make_tables(&d);
     for (int i = 0; i < n_cubes && status == TESS_OK; i++)
         status = make_measured(&d.arena, layers, heads, cubes[i], &d.cubes[i]);
@@ -115,6 +116,7 @@ void tess__dsv_state_copy(const tess__dsv_state *from, tess__dsv_state *to)
     to->imposed = from->imposed;
     to->break_even = from->break_even;
     to->loss = from->loss;
+    to->calibration = from->calibration;
     to->updates = from->updates;
     to->attention = from->attention;
 }

@@ -128,7 +128,10 @@ static void put_reasons(const tess__event *event, char text[TESS__EVENT_BYTES])
     put_value(event, text, ", needed ", "recall_limit");
     put_value(event, text, ", density ", "density");
     put_value(event, text, " that moved by ", "density_change");
-    put_value(event, text, " for a change of the output by ", "error_limit");
+    if (isfinite(value_of(event, "error_limit"))) {
+        put_value(event, text, " for a change of the output by ", "error_limit");
+        put(text, " % of the loss");
+    }
     put_value(event, text, ", loss of the predictors ", "loss");
     put_value(event, text, ", limit ", "loss_limit");
 }
@@ -186,6 +189,14 @@ static void put_skipped(const tess__event *event, char text[TESS__EVENT_BYTES])
     put(text, " predictors were not updated: their gradients are not finite");
 }
 
+/* "sparse attention changes the output by 1.2 % of the loss, limit 2 %; ..." */
+static void put_error(const tess__event *event, char text[TESS__EVENT_BYTES])
+{
+    put_value(event, text, " sparse attention changes the output by ", "output_change");
+    put_value(event, text, " % of the loss, limit ", "error_limit");
+    put_value(event, text, " %; estimates are multiplied by ", "calibration");
+}
+
 static const struct {
     const char *name;
     void (*sentence)(const tess__event *event, char text[TESS__EVENT_BYTES]);
@@ -201,6 +212,7 @@ static const struct {
     [TESS__EVENT_AGAIN] = {"again", put_again},
     [TESS__EVENT_STAYED] = {"stayed", put_stayed},
     [TESS__EVENT_SKIPPED] = {"skipped", put_skipped},
+    [TESS__EVENT_ERROR] = {"error", put_error},
 };
 
 void tess__event_json(const tess__event *event, char line[TESS__EVENT_BYTES])

@@ -7,8 +7,9 @@
  * quartile and head. Nothing is decided here, and no callback is needed.
  *
  *   profile   density: the fraction of the keys that holds `mass` of a group's softmax, mean over
- *             the sampled groups; or the one that changes the output by at most `error`
- *             (output_change.c); on request also the overlap of the queries of a cube
+ *             the sampled groups; or the one that changes the model's output by at most `error`,
+ *             for which the backward pass adds squares of gradients (change_density.c); on request
+ *             also the overlap of the queries of a cube
  *   check     recall: the softmax mass of the predictor's keys for a group at its budget over that
  *             of as many keys chosen by the oracle
  */
@@ -59,6 +60,10 @@ typedef struct {
     double *output; /* (layers, quartiles, heads): of dense attention's output */
     double *change; /* (layers, quartiles, heads, TESS__TRIAL_DENSITIES): of what a density of the
                        trial changes in it */
+    double
+        *gradient;   /* (layers, quartiles, heads): of the loss's gradients with respect to it, over
+                         all queries, times the samples' weights */
+    double *queries; /* (layers, quartiles): in the sums of one head */
     /* Of groups that are compared (TESS_GROUP_AUTO), else NULL: */
     double *shared; /* (2, layers, heads): the overlap in cubes and by content, summed over samples;
                         not of a profile by error, where there are, as above, */
@@ -90,7 +95,8 @@ typedef struct {
     tess_proxy proxy; /* of checks */
     double mass;
     /* A profile by error: */
-    double error;     /* largest change of the output that a density may cause; 0: by mass */
+    double error;     /* largest change of the model's output that the densities of all heads may
+                         cause together, in % of its loss; 0: by mass */
     int compensate;   /* virtual keys that stand for what a list leaves out */
     tess_group group; /* queries that share a list; AUTO: cubes and content are compared */
 } tess__observer_opts;
@@ -107,8 +113,10 @@ typedef struct tess__observer {
     const uint8_t *content;      /* (layers, heads), with AUTO: 1: groups of a sparse layer are by
                                content; those of dense layers are compared */
     tess__observe_layer *layers; /* (layers) */
-    int32_t *budgets; /* (orders, layers, quartiles, heads): keys of a check; 0: not known yet */
-    int *quartiles;   /* (batch): of the samples of the next forward pass */
+    int32_t *budgets;   /* (orders, layers, quartiles, heads): keys of a check; 0: not known yet */
+    int *quartiles;     /* (batch): of the samples of the next forward pass */
+    double *weights;    /* (batch): of their gradients (tess__observe_weigh) */
+    double calibration; /* factor on estimated changes, from measured ones; begins as 1 */
     /* What was measured. */
     tess__observations sums;
     /* Workspace. */
@@ -151,15 +159,23 @@ void tess__sample_groups(tess__observer *observer, const tess__order *order);
 void tess__sample_queries(tess__observer *observer, const tess_hook_in *in);
 tess_view tess__sampled_view(const tess__sampled *sampled, int heads, float *data, int64_t dim);
 
-/* ---- output_change.c: the density that changes the output by at most `error` ----------------- */
+/* ---- output_change.c, change_density.c: the density that changes the output by at most `error` */
 
 enum { TESS__TRIAL_DENSITIES = 5 }; /* 1/32, 1/16, 1/8, 1/4, 1/2 */
 
 /* Adds to `output` and `change` of the sampled groups; the hook has v. */
 tess_status tess__observe_change(tess__observer *observer, int order, const tess_hook_in *in);
 
-/* density (heads) of a layer's sums in one quartile, 1 where no density of the trial suffices;
- * content 1: of groups by content, where these are compared with cubes. */
+/* Weights of the samples, from the gradient of the loss with respect to the model's output: (batch,
+ * n), that is `slope` times the residual. Then the backward pass adds to `gradient` of the layers
+ * that were profiled; dout: of the attention output, local tokens. */
+void tess__observe_weigh(tess__observer *observer, const float *gradient, int batch, int64_t n,
+                         double slope);
+void tess__observe_gradient(const tess_pass *pass, int layer, const tess_view *dout);
+
+/* density (heads) of a layer's sums in one quartile, 1 where no density of the trial suffices, NaN
+ * where there was no gradient; content 1: of groups by content, where these are compared with
+ * cubes. */
 void tess__change_densities(const tess__observer *observer, int order, int layer, int quartile,
                             int content, double *density);
 

@@ -198,6 +198,7 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part 
     const tess_attend_layer *how = &p->sparse.layers[layer];
     const qkv_views all = views_of(p, parts), d = views_of(p, gradients);
     const tess_view o = tess__rows_view(p, s->at[SET_O1]), rows = tess__rows_view(p, dout);
+    tess__observe_gradient(p, layer, &rows);
     if (p->ranks.comm)
         return tess__ranks_backward(p, layer, &rows, &d.q, &d.k, &d.v);
     if (!how->keys)

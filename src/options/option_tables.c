@@ -128,10 +128,10 @@ static const tess_option attention_options[] = {
     REAL(density, 0, 1,
          "fraction of the keys of every sparse head; 0: each head's own, from the profile"),
     REAL(mass, 1e-6, 1, "fraction of the softmax that a head's own density holds"),
-    REAL(error, 0, 1,
-         "largest change of a layer's attention output, relative and squared, that a head's own "
-         "density may cause, in place of mass: measured with the predictors' keys and virtual "
-         "keys; 0: by mass"),
+    REAL(error, 0, 1000,
+         "largest mean squared change of the model's output, in % of its loss, that the heads' own "
+         "densities may cause together, in place of mass: estimated from gradients, with the "
+         "predictors' keys and virtual keys, and calibrated at validations; 0: by mass"),
     REAL(min_density, 1e-6, 1, "smallest density of a head that has its own"),
     REAL(max_density, 1e-6, 1,
          "largest density of a head that has its own; less is faster, and holds less mass"),

@@ -99,6 +99,9 @@ static tess_status accumulate_gradients(tess_train *t, double *loss, int64_t *wa
                    : share * tess__flow_loss(t->ctx, t->target, n, share, t->out, t->sums);
         if (!isfinite(sum) && !many)
             break; /* useless gradients; but other ranks would wait for them */
+        if (t->control)
+            tess__observe_weigh(&t->control->observer, t->out, t->batch, t->size,
+                                2.0 * share / (double)n);
         tess__pass_ready(t->pass, many && last ? tess__reduce_ready : NULL, &t->reduce);
         TESS_TRY(tess_pass_backward(t->pass, t->out, NULL));
     }
@@ -298,7 +301,8 @@ static tess_status after_step(tess_train *t, tess_step *now)
 {
     const int validates = is_due(t->opts.validate_every, t);
     if (validates) {
-        TESS_TRY(tess__train_validate(t, &t->val_loss, t->val_buckets));
+        TESS_TRY(tess__train_validate(t, &t->val_loss, t->val_buckets, &now->output_change));
+        TESS_TRY(tess__control_calibrate(t->control, now->output_change));
         now->val_loss = t->val_loss;
         memcpy(now->val_buckets, t->val_buckets, sizeof now->val_buckets);
         tess__good_validation(t);

@@ -37,6 +37,7 @@ static const struct {
     {"index_bytes", "ranks", offsetof(tess_step, index_bytes)},
     {"control_bytes", "ranks", offsetof(tess_step, control_bytes)},
     {"messages", "ranks", offsetof(tess_step, messages)},
+    {"output_change", "sparse", offsetof(tess_step, output_change)},
     {"val_loss", "validation", offsetof(tess_step, val_loss)},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };

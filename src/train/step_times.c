@@ -60,6 +60,7 @@ void tess__step_describe(const tess_train *t, const tess__step_times *at, double
         .plan_ms = ms(t->plan_ns),
         .imbalance = tess__plans_imbalance(t),
         .val_loss = (double)NAN,
+        .output_change = (double)NAN,
         .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
     };
     now->other_ms = all - now->attention_ms - now->linear_ms - now->select_ms - now->learn_ms -

@@ -133,7 +133,7 @@ tess_status tess__train_fits(const char *who, const tess_model_config *config,
 
 /* ---- loop.c, validate.c, sample.c, sample_sheet.c -------------------------------------------- */
 
-tess_status tess__train_validate(tess_train *train, double *loss, double *buckets);
+tess_status tess__train_validate(tess_train *train, double *loss, double *buckets, double *change);
 
 /* The pass of a run, made if there is none. */
 tess_status tess__train_pass(tess_train *train);

@@ -8,10 +8,15 @@
  * the averaged ones, attention is what training uses at that moment: layers that are sparse are
  * sparse here.
  *
+ * With attention.error and sparse heads the first two clips are evaluated with dense attention too:
+ *
+ *   change = 100 mean over pairs of |sparse - dense|^2 / |dense - target|^2
+ *
  * Batches are distributed round robin over groups of ranks; one group adds each clip's loss.
  */
 #include "train_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static const uint64_t validation_seed = 0x76616c6964617465; /* "validate" */
@@ -34,12 +39,45 @@ static tess_status prepare(tess_train *t, int64_t pair, int64_t size, int b)
     return TESS_OK;
 }
 
-/* A batch that is not full repeats its last pair. Random choices are keyed by the pair. */
-static tess_status run_batches(tess_train *t, double *buckets)
+/* Sums of one rank: losses by bucket; and of the pairs below COMPARED, where sparse attention is
+ * compared with dense attention, the change of the output over the dense loss, and their number. */
+typedef struct {
+    double buckets[TESS_NOISE_BUCKETS];
+    double change, compared;
+} sums;
+
+/* The outputs of a batch once more with dense attention. The sparse ones move to t->clip, which is
+ * noised already. */
+static tess_status compare(tess_train *t, int n, sums *s)
 {
+    memcpy(t->clip, t->out, (size_t)t->batch * (size_t)t->size * sizeof *t->clip);
+    TESS_TRY(tess_pass_attend(t->pass, NULL));
+    TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+    for (int b = 0; b < n; b++) {
+        const float *sparse = t->clip + b * t->size, *dense = t->out + b * t->size;
+        const float *target = t->target + b * t->size;
+        double change = 0.0, loss = 0.0;
+        for (int64_t i = 0; i < t->size; i++) {
+            const double moved = (double)sparse[i] - (double)dense[i];
+            const double missed = (double)dense[i] - (double)target[i];
+            change += moved * moved;
+            loss += missed * missed;
+        }
+        s->change += change / loss;
+        s->compared += 1.0;
+    }
+    memcpy(t->out, t->clip, (size_t)t->batch * (size_t)t->size * sizeof *t->clip);
+    return TESS_OK;
+}
+
+/* A batch that is not full repeats its last pair. Random choices are keyed by the pair. */
+static tess_status run_batches(tess_train *t, sums *s)
+{
+    enum { COMPARED = 2 * TESS_NOISE_BUCKETS };
+    const int calibrates = tess__control_calibrates(t->control);
+    double *buckets = s->buckets;
     const int64_t pairs = (int64_t)t->opts.validate_clips * TESS_NOISE_BUCKETS;
     const int64_t step = (int64_t)t->batch * t->pg.dp_size;
-    memset(buckets, 0, TESS_NOISE_BUCKETS * sizeof *buckets);
     for (int64_t first = (int64_t)t->batch * t->pg.dp_rank; first < pairs; first += step) {
         TESS_TRY(tess__progress(t->ctx, "validating", first, pairs));
         for (int b = 0; b < t->batch; b++)
@@ -48,6 +86,9 @@ static tess_status run_batches(tess_train *t, double *buckets)
             TESS_TRY(tess__attend_table_set(&t->control->table, t->pass, t->u,
                                             &(tess__attend_pass){.sample = first}));
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+        const int64_t left = TESS_MIN(pairs, COMPARED) - first;
+        if (calibrates && left > 0)
+            TESS_TRY(compare(t, (int)TESS_MIN(left, t->batch), s));
         for (int b = 0; b < t->batch && first + b < pairs; b++) {
             const double loss = tess__flow_loss(t->ctx, t->target + b * t->size, t->size, 0.0,
                                                 t->out + b * t->size, t->sums) /
@@ -56,7 +97,7 @@ static tess_status run_batches(tess_train *t, double *buckets)
                 t->opts.exact_ranks ? tess__in_units(loss) : loss;
         }
     }
-    return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
+    return tess__pg_allreduce_groups(&t->pg, buckets, sizeof *s / sizeof *buckets);
 }
 
 /* Clips of several sizes, size by size, each pair by one rank. */
@@ -85,12 +126,13 @@ static tess_status run_sizes(tess_train *t, double *buckets)
     return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
 }
 
-tess_status tess__train_validate(tess_train *train, double *loss, double *buckets)
+tess_status tess__train_validate(tess_train *train, double *loss, double *buckets, double *change)
 {
-    double found[TESS_NOISE_BUCKETS];
+    sums found = {.compared = 0.0};
     TESS_TRY(tess__train_pass(train));
     TESS_TRY(tess__train_swap(train));
-    const tess_status status = train->mixture ? run_sizes(train, found) : run_batches(train, found);
+    const tess_status status =
+        train->mixture ? run_sizes(train, found.buckets) : run_batches(train, &found);
     if (status != TESS_OK) {
         /* Other ranks may still validate: only the parameters this rank owns are restored. */
         tess__optim_swap(&train->optim, train->model->values);
@@ -99,8 +141,9 @@ tess_status tess__train_validate(tess_train *train, double *loss, double *bucket
     TESS_TRY(tess__train_swap(train));
     double sum = 0.0;
     for (int i = 0; i < TESS_NOISE_BUCKETS; i++)
-        sum += found[i];
+        sum += found.buckets[i];
     *loss = sum / TESS_NOISE_BUCKETS;
-    memcpy(buckets, found, sizeof found);
+    memcpy(buckets, found.buckets, sizeof found.buckets);
+    *change = found.compared > 0.0 ? 100.0 * found.change / found.compared : (double)NAN;
     return TESS_OK;
 }

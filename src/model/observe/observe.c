@@ -35,6 +35,7 @@ static tess_status make_sums(tess__arena *arena, const tess__observer_opts *o, t
     s->n = layers * (QUARTILES * heads + QUARTILES + heads + 1) + 2;
     const int both = o->group == TESS_GROUP_AUTO;
     s->n += o->error > 0.0 ? (1 + both) * each * (1 + TESS__TRIAL_DENSITIES) : 0;
+    s->n += o->error > 0.0 ? each + layers * QUARTILES : 0;
     s->n += both ? layers * (2 * heads + 1) : 0;
     s->all = TESS_TAKE(arena, (size_t)s->n * sizeof *s->all);
     s->density = s->all;
@@ -45,13 +46,15 @@ static tess_status make_sums(tess__arena *arena, const tess__observer_opts *o, t
     if (o->error > 0.0) {
         s->output = s->overlap + 2;
         s->change = s->output + each;
+        s->gradient = s->change + each * TESS__TRIAL_DENSITIES;
+        s->queries = s->gradient + each;
     }
     if (both) {
         s->compared = s->all + s->n - layers;
         s->shared = s->compared - 2 * layers * heads;
     }
     if (both && o->error > 0.0) {
-        s->output2 = s->change + each * TESS__TRIAL_DENSITIES;
+        s->output2 = s->queries + layers * QUARTILES;
         s->change2 = s->output2 + each;
     }
     memset(s->all, 0, (size_t)s->n * sizeof *s->all);
@@ -70,6 +73,8 @@ tess_status tess__observer_create(tess_ctx *ctx, tess__arena *arena, const tess_
     observer->layers = TESS_TAKE_ZERO(arena, layers * sizeof *observer->layers);
     observer->budgets = TESS_TAKE(arena, budgets * sizeof *observer->budgets);
     observer->quartiles = TESS_TAKE(arena, batch * sizeof *observer->quartiles);
+    observer->weights = TESS_TAKE_ZERO(arena, batch * sizeof *observer->weights);
+    observer->calibration = 1.0;
     observer->values = TESS_TAKE(arena, batch * heads * sizeof *observer->values);
     observer->keys = TESS_TAKE(arena, batch * heads * sizeof *observer->keys);
     const tess_selector_opts selector = {.kind = o->proj_dim ? TESS_SELECT_PREDICTOR

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output_change.c - by how much sparse attention would change a layer's output, and the density
- * that a limit of that change needs.
+/* output_change.c - by how much sparse attention would change a layer's attention output.
  *
  * Sampled groups of queries attend densely and, for each density of the trial, to the keys that
  * the layer's selector chooses, with virtual keys for the others:
@@ -8,12 +7,8 @@
  *   output   sum over queries of |o|^2                   o: dense attention of a head
  *   change   sum over queries of |o_sparse - o|^2
  *
- * Of a layer with H heads the change that head h causes is change_h / (sum of output over heads /
- * H), so that the mean over heads is the relative squared change of the whole layer's attention
- * output, and a head whose output is small may be inexact. The density of a head is the smallest
- * one whose change is at most `error`, with log(change) taken to be linear in log(density) between
- * two of the trial. Predictors that choose badly, groups whose queries want different keys and too
- * few clusters all raise it.
+ * change_density.c has what follows from that for the model's output. Predictors that choose badly,
+ * groups whose queries want different keys and too few clusters all raise the change.
  *
  * Flop of a sample and head, with r queries (of at most TESS__CHECK_GROUPS groups), S keys, C
  * virtual keys: 4 r S D for dense attention, as much in all for the trial (1/2 + 1/4 + ...), 2 g S
@@ -26,11 +21,6 @@
 #include <string.h>
 
 enum { QUARTILES = TESS_NOISE_BUCKETS, TRIALS = TESS__TRIAL_DENSITIES };
-
-static double trial_density(int i)
-{
-    return ldexp(1.0, i - TRIALS);
-}
 
 /* What one layer's measurement works with: one head at a time. */
 typedef struct {
@@ -60,7 +50,7 @@ static tess_attn_shape attn_shape(const tess__observer_opts *o, int64_t rows)
 
 static int64_t list_keys(const tess__observer_opts *o, int i)
 {
-    return (int64_t)ceil(trial_density(i) * (double)o->tokens);
+    return (int64_t)ceil(ldexp((double)o->tokens, i - TRIALS));
 }
 
 static tess_status take(const tess__observer_opts *o, trial *t)
@@ -217,6 +207,8 @@ static tess_status measure(tess__observer *o, int order, const tess_hook_in *in,
     double *change = second ? sums->change2 : sums->change;
     const tess_view *all[5] = {in->q, in->k, in->v, in->q_low, in->k_low};
     const int low = o->opts.proj_dim;
+    for (int b = 0; b < o->opts.batch && in->head == 0 && !second; b++)
+        sums->queries[in->layer * QUARTILES + o->quartiles[b]] += (double)t->rows;
     for (int i = 0; i < o->opts.batch * in->heads; i++) {
         const int b = i / in->heads, h = i % in->heads, head = in->head + h;
         const int64_t place =
@@ -245,40 +237,4 @@ tess_status tess__observe_change(tess__observer *o, int order, const tess_hook_i
         status = measure(o, order, in, second, &t);
     destroy(&t);
     return status;
-}
-
-/* ---- densities ------------------------------------------------------------------------------- */
-
-/* change (TRIALS): relative, by density. */
-static double density_of(const double *change, double error)
-{
-    int i = TRIALS;
-    while (i > 0 && change[i - 1] <= error)
-        i--;
-    if (i == TRIALS)
-        return 1.0;
-    if (i == 0 || change[i] <= 0.0 || !isfinite(change[i - 1]))
-        return trial_density(i);
-    /* Between the last density that changes too much and the first that does not. */
-    const double part = log(change[i - 1] / error) / log(change[i - 1] / change[i]);
-    return trial_density(i - 1) * exp2(TESS_MIN(part, 1.0));
-}
-
-void tess__change_densities(const tess__observer *o, int order, int layer, int quartile,
-                            int content, double *density)
-{
-    const tess__cube_sums *sums = &o->sums.cubes[order];
-    const double *output = content ? sums->output2 : sums->output;
-    const double *changes = content ? sums->change2 : sums->change;
-    const int heads = o->opts.heads;
-    const int64_t place = ((int64_t)layer * QUARTILES + quartile) * heads;
-    double whole = 0.0;
-    for (int h = 0; h < heads; h++)
-        whole += output[place + h] / heads;
-    for (int h = 0; h < heads; h++) {
-        double change[TRIALS];
-        for (int i = 0; i < TRIALS; i++)
-            change[i] = changes[(place + h) * TRIALS + i] / whole;
-        density[h] = density_of(change, o->opts.error);
-    }
 }

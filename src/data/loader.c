@@ -128,7 +128,8 @@ int64_t tess__loader_bytes(const tess_data_info *info, int batch, int depth)
     if (slot_bytes(info, batch, &x, &text) ||
         tess__mul(tess__arena_round(x) + tess__arena_round(text), n, &all) || all > PTRDIFF_MAX / 2)
         return 0;
-    return (int64_t)(all + tess__arena_round(n * sizeof(slot)) + sizeof(tess__loader));
+    return (int64_t)(all + tess__arena_round(n * sizeof(slot)) +
+                     tess__arena_round(sizeof(tess__loader)));
 }
 
 static tess_status take_memory(tess__loader *l, const tess_data_info *info)
@@ -139,7 +140,8 @@ static tess_status take_memory(tess__loader *l, const tess_data_info *info)
     const size_t queue = tess__arena_round((size_t)l->opts.queue * sizeof *l->queue);
     if (all == 0 || slot_bytes(info, l->opts.batch, &x, &text))
         return tess__nomem(SIZE_MAX);
-    TESS_TRY(tess__arena_reserve(&l->arena, (size_t)all - sizeof *l + queue));
+    const size_t object = tess__arena_round(sizeof *l);
+    TESS_TRY(tess__arena_reserve(&l->arena, (size_t)all - object + queue));
     l->slots = TESS_TAKE(&l->arena, n * sizeof *l->slots);
     if (l->opts.queue)
         l->queue = TESS_TAKE(&l->arena, (size_t)l->opts.queue * sizeof *l->queue);

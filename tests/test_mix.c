@@ -599,6 +599,32 @@ static void files_have_clips_by_size_and_noise(void **state)
     assert_null(mix);
 }
 
+/* Times that were measured take the place of FLOP: pairs and tokens are counted by hand. */
+static void measured_times_are_counted_with(void **state)
+{
+    (void)state;
+    const tess_mix_clip clips[] = {{.tokens = 1000, .density = 0.5, .drawn_by = -1},
+                                   {.tokens = 300, .density = 1.0, .drawn_by = -1}};
+    tess_mix_opts opts = TESS_MIX_OPTS_INIT;
+    opts.ranks = 1;
+    opts.width = 256;
+    opts.heads = 4;
+    opts.layers = 3;
+    opts.pair_ns = 2.0;
+    opts.token_ns = 50.0;
+    tess_mix_plan *plan;
+    tess_mix_view view;
+    CHECK_OK(tess_mix_plan_create(ctx, clips, 2, NULL, &opts, &plan));
+    CHECK_OK(tess_mix_plan_query(plan, &view));
+    const double pairs = 4.0 * (0.5 * 1000 * 1000 + 300.0 * 300), tokens = 1300;
+    assert_true(fabs(view.step[0].time / (3.0 * (2.0 * pairs + 50.0 * tokens)) - 1.0) < 1e-12);
+    tess_mix_plan_destroy(plan);
+    opts.token_ns = 0.0;
+    CHECK_FAILS(tess_mix_plan_create(ctx, clips, 2, NULL, &opts, &plan), TESS_EINVAL,
+                "tess_mix_plan_create: pair_ns is 2 and token_ns 0, both must be 0, or finite and "
+                "above 0");
+}
+
 static void wrong_options_are_named(void **state)
 {
     (void)state;
@@ -639,6 +665,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_same_for_any_number_of_threads),
     cmocka_unit_test(codes_draw_what_knapformer_draws),
     cmocka_unit_test(files_have_clips_by_size_and_noise),
+    cmocka_unit_test(measured_times_are_counted_with),
     cmocka_unit_test(wrong_options_are_named),
 };
 RUN_TESTS_IN_FOLDER(tests)

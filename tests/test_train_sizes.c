@@ -172,6 +172,89 @@ static void memory_is_that_of_the_largest_clip(void **state)
     }
 }
 
+/* ---- many ranks ------------------------------------------------------------------------------ */
+
+/* The first step has the same weights everywhere: its loss and gradients differ in the order of
+ * sums alone. Later ones go apart slowly. */
+static void uneven_ranks_have_the_losses_of_one(void **state)
+{
+    (void)state;
+    story one = {.opts = &plain, .ranks = 1, .sizes = three_sizes};
+    run_ranks(&one);
+    for (int ranks = 2; ranks <= 8; ranks += ranks < 4 ? 1 : 4) { /* 8: some have no clip */
+        story many = {.opts = &plain, .ranks = ranks, .context = 1, .sizes = three_sizes};
+        story again = many;
+        run_ranks(&many);
+        assert_int_equal(many.steps, one.steps);
+        assert_true(fabs(many.loss[0] / one.loss[0] - 1.0) < 1e-6);
+        assert_true(fabs(many.first_step[0].grad_norm / one.first_step[0].grad_norm - 1.0) < 1e-6);
+        for (int64_t s = 0; s < one.steps; s++)
+            assert_true(fabs(many.loss[s] / one.loss[s] - 1.0) < 1e-4);
+        assert_true(fabs(many.val_loss / one.val_loss - 1.0) < 1e-4);
+        for (int r = 0; r < ranks; r++)
+            assert_true(many.weights[r] == many.weights[0]);
+        run_ranks(&again);
+        check_same(&many, &again);
+    }
+}
+
+static void a_run_goes_on_with_another_number_of_ranks(void **state)
+{
+    (void)state;
+    story whole = {.opts = &plain, .ranks = 3, .context = 1, .sizes = three_sizes};
+    run_ranks(&whole);
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        story half = {.opts = &plain,
+                      .ranks = 3,
+                      .context = 1,
+                      .sizes = three_sizes,
+                      .stop = 3,
+                      .save = in_root("half")};
+        run_ranks(&half);
+        story rest = {.opts = &plain,
+                      .ranks = ranks,
+                      .context = 1,
+                      .sizes = three_sizes,
+                      .resume = in_root("half")};
+        run_ranks(&rest);
+        for (int64_t s = 3; s < whole.steps; s++)
+            assert_true(fabs(rest.loss[s] / whole.loss[s] - 1.0) < (ranks == 3 ? 1e-300 : 1e-4));
+        assert_true(ranks < 3 || rest.weights[0] == whole.weights[0]);
+        tess__remove_folder(in_root("half"));
+    }
+}
+
+/* Every rank knows how even the step was planned and was; ranks of given speeds get what they can
+ * do. */
+static void imbalances_are_reported(void **state)
+{
+    (void)state;
+    tess_train_opts opts = plain;
+    opts.batch = 16;
+    opts.steps = 3;
+    opts.ranks_context = 0;
+    opts.speeds = "3,1";
+    /* Simulated links make a rank's clock that of its thread: other jobs do not count. */
+    const tess_link link = {.latency = 1000, .bandwidth = 1e10};
+    story s = {.opts = &opts, .ranks = 2, .sizes = three_sizes, .link = &link};
+    run_ranks(&s);
+    for (int r = 0; r < 2; r++) {
+        const tess_step *last = &s.last_step[r];
+        assert_true(last->imbalance >= 1.0 && last->imbalance < 1.2);
+        assert_true(last->imbalance_measured >= 1.0 && last->imbalance_measured <= 2.0);
+        assert_true(last->passes_ms > 0.0 && last->passes_ms < last->step_ms);
+        assert_true(isnan(s.first_step[r].passes_predicted_ms)); /* not measured before */
+        assert_true(last->passes_predicted_ms > 0.0);
+    }
+    /* Equal machines of which one is said to be thrice as fast: it takes thrice as long. */
+    assert_true(s.last_step[0].imbalance_measured > 1.2);
+    opts.speeds = "3,1,1";
+    story wrong = {.opts = &opts, .ranks = 2, .sizes = three_sizes};
+    CHECK_FAILS(run_story(&wrong), TESS_EINVAL,
+                "tess_train_create: speeds is \"3,1,1\", must be 2 integers 1..1000000 with commas "
+                "between them");
+}
+
 static void what_is_not_possible_is_refused(void **state)
 {
     (void)state;
@@ -191,6 +274,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_resumed_run_has_the_bits_of_one_that_was_not_stopped),
     cmocka_unit_test(one_size_in_the_list_is_data_of_that_size),
     cmocka_unit_test(memory_is_that_of_the_largest_clip),
+    cmocka_unit_test(uneven_ranks_have_the_losses_of_one),
+    cmocka_unit_test(a_run_goes_on_with_another_number_of_ranks),
+    cmocka_unit_test(imbalances_are_reported),
     cmocka_unit_test(what_is_not_possible_is_refused),
 };
 

@@ -18,4 +18,7 @@ tess_status doctor_report(cli *c);
  * text. */
 char *doctor_mask(const char *s, char *text, size_t bytes);
 
+/* doctor_speeds.c. Collective: speeds (ranks) of the fastest rank's, 0..1. Half a second. */
+tess_status doctor_speeds(cli *c, double *speeds);
+
 #endif

@@ -202,6 +202,34 @@ static void judge_link(const doctor *d, const char *topic, int64_t latency, doub
     out_set(d->c, d->c->json, strcmp(topic, "network") == 0 ? "network" : "links", o);
 }
 
+/* ---- speeds ------------------------------------------------------------------------------ */
+
+/* Relative to the fastest rank; a warning where one is a fifth slower. */
+static void judge_speeds(const doctor *d, const double *speeds)
+{
+    char list[160];
+    size_t used = 0;
+    int slowest = 0;
+    json_t *all = d->c->json ? json_array() : NULL;
+    for (int p = 0; p < d->c->ranks; p++) {
+        slowest = speeds[p] < speeds[slowest] ? p : slowest;
+        if (p < 16 && used < sizeof list)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%.2f", p ? " " : "",
+                                     speeds[p]);
+        if (all)
+            out_append(d->c, all, out_number(speeds[p]));
+    }
+    if (all)
+        out_set(d->c, d->c->json, "speeds", all);
+    if (speeds[slowest] < 0.8)
+        say(d, TESS_FINDING_WARNING, "speeds",
+            "look for other jobs on its cores; train on clips of several sizes gives it less",
+            "%s%s: rank %d is slowest", list, d->c->ranks > 16 ? " and more" : "", slowest);
+    else
+        say(d, TESS_FINDING_FINE, "speeds", "", "%s%s of the fastest rank, by rank", list,
+            d->c->ranks > 16 ? " and more" : "");
+}
+
 tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
 {
     rank_facts mine;
@@ -211,7 +239,8 @@ tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
     const size_t n = (size_t)c->ranks;
     rank_facts *all = calloc(n, sizeof *all);
     int64_t *bytes = calloc(n, sizeof *bytes);
-    tess_status status = all && bytes
+    double *speeds = calloc(n, sizeof *speeds);
+    tess_status status = all && bytes && speeds
                              ? query_facts(c, &mine)
                              : out_fail(c, TESS_ENOMEM, "no memory for %d ranks", c->ranks);
     for (size_t i = 0; i < n && bytes; i++)
@@ -222,12 +251,15 @@ tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
             tess_comm_allgatherv(c->comm, TESS_TRAFFIC_CONTROL, &mine, sizeof mine, all, bytes);
     if (status == TESS_OK)
         status = tess_comm_measure(c->comm, &link);
+    if (status == TESS_OK)
+        status = doctor_speeds(c, speeds);
     if (status == TESS_OK && c->rank == 0) {
         if (anonymous)
             hide_hosts(all, c->ranks);
         const doctor d = {c, all, fn, user, c->json ? json_array() : NULL};
         judge_builds(&d);
         judge_hosts(&d);
+        judge_speeds(&d, speeds);
         if (link.node_ranks != 1) /* else no other rank to measure them with */
             judge_link(&d, "links", link.latency, link.bandwidth);
         if (link.node_ranks)
@@ -235,6 +267,7 @@ tess_status doctor_ranks(cli *c, int anonymous, tess_finding_fn fn, void *user)
         if (c->json)
             out_set(c, c->json, "hosts", d.hosts);
     }
+    free(speeds);
     free(bytes);
     free(all);
     return status;

@@ -180,6 +180,8 @@ typedef struct {
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
     int exact_ranks;      /* 1: the same bits on any number of ranks, of which up to 8 share the
                              tokens of a clip, with any strategy but ring and selective */
+    const char *speeds;   /* of clips of several sizes: relative speeds of the ranks, "2,2,1"; NULL:
+                             measured, or with a cluster equal */
 } tess_train_opts;
 
 #define TESS_TRAIN_OPTS_DEFAULTS                                                                   \
@@ -241,7 +243,12 @@ typedef struct {
     /* Of many ranks; alone 0, and an imbalance of 1. Other times are without exchange_ms. */
     double exchange_ms; /* waited for other ranks */
     double plan_ms;     /* making plans */
-    double imbalance;   /* of attention as planned, mean over layers */
+    double imbalance;   /* of attention as planned, mean over layers; of clips of several sizes that
+                           of the passes */
+    /* Of clips of several sizes, over ranks, else NaN: times of passes without waiting. */
+    double imbalance_measured;  /* of the slowest rank / mean */
+    double passes_ms;           /* of the slowest rank */
+    double passes_predicted_ms; /* the same by the plan; NaN before rates were measured */
     double payload_bytes, index_bytes, control_bytes; /* sent by this rank, by tess_traffic_kind */
     double messages;                                  /* of all kinds together */
     double val_loss;                                  /* NaN where it was not validated */

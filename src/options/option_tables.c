@@ -102,6 +102,8 @@ static const tess_option train_options[] = {
     TEXT(strategy, strategy_help),
     TEXT(cluster, cluster_help),
     FLAG(exact_ranks, exact_help),
+    TEXT(speeds, "relative speeds of the ranks, integers with commas between them, for clips of "
+                 "several sizes; unless given they are measured in the first steps"),
 };
 static const tess_train_opts train_defaults = TESS_TRAIN_OPTS_INIT;
 #undef OPTS

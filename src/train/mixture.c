@@ -9,8 +9,8 @@
 
 #include "dsv/control.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -57,7 +57,15 @@ tess_status tess__mixture_create(tess_train *t)
     m->bucket = m->largest;
     TESS_TRY(check_sizes(t, m));
     t->mixture = m;
-    return TESS_OK;
+    return tess__mixture_ranks(t);
+}
+
+void tess__mixture_destroy(tess__mixture *m)
+{
+    if (!m)
+        return;
+    tess_mix_plan_destroy(m->plan);
+    tess_cluster_destroy(m->cluster);
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -152,8 +160,9 @@ double tess__mixture_pairs(const tess_train *t)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Forward and backward of one clip, whose weighted loss is added to *sum. */
-static tess_status run_clip(tess_train *t, const tess__step_clip *clip, double *sum,
+/* Forward and backward of one clip, whose weighted loss is added to *sum. last: 1: gradients are
+ * complete with it, and go to their owners. */
+static tess_status run_clip(tess_train *t, const tess__step_clip *clip, int last, double *sum,
                             int64_t *waited)
 {
     const int64_t size = tess__mixture_size(&t->mixture->info[clip->bucket]);
@@ -165,21 +174,67 @@ static tess_status run_clip(tess_train *t, const tess__step_clip *clip, double *
     tess__train_noise(t, &batch, clip->number, size, 0);
     TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
     *sum += clip->weight * tess__flow_loss(t->ctx, t->target, size, clip->weight, t->out, t->sums);
+    const int sends = last && tess__pg_many(&t->pg);
+    tess__pass_ready(t->pass, sends ? tess__reduce_ready : NULL, &t->reduce);
     return tess_pass_backward(t->pass, t->out, NULL);
+}
+
+/* The gradients of a rank without clips, zeros, in the order of a backward pass. */
+static tess_status send_zeros(tess_train *t)
+{
+    for (int layer = t->model->config.layers; layer >= -1; layer--)
+        TESS_TRY(tess__reduce_ready(&t->reduce, layer));
+    return TESS_OK;
+}
+
+static tess_status run_clips(tess_train *t, double *loss, int64_t *waited)
+{
+    tess__mixture *m = t->mixture;
+    const int64_t first = t->batches * t->opts.batch;
+    int n;
+    tess__mixture_own(t, 0, &n);
+    for (int i = 0; i < n; i++)
+        m->samples[i] = first + m->clips[tess__mixture_own(t, i, &n)].number;
+    tess__loader_order(t->loader, m->samples, n);
+    TESS_TRY(tess_model_zero_gradients(t->model));
+    for (int i = 0; i < n; i++)
+        TESS_TRY(run_clip(t, &m->clips[tess__mixture_own(t, i, &n)], i == n - 1, loss, waited));
+    return n == 0 && tess__pg_many(&t->pg) ? send_zeros(t) : TESS_OK;
 }
 
 tess_status tess__mixture_gradients(tess_train *t, double *loss, int64_t *waited)
 {
-    tess__mixture *m = t->mixture;
-    const int64_t first = t->batches * t->opts.batch;
-    double sum = 0.0;
+    tess_pass_times before, after;
     TESS_TRY(list_clips(t));
-    for (int i = 0; i < m->n; i++)
-        m->samples[i] = first + m->clips[i].number;
-    tess__loader_order(t->loader, m->samples, m->n);
-    TESS_TRY(tess_model_zero_gradients(t->model));
-    for (int i = 0; i < m->n; i++)
-        TESS_TRY(run_clip(t, &m->clips[i], &sum, waited));
-    *loss = sum;
-    return TESS_OK;
+    TESS_TRY(tess__mixture_plan(t));
+    TESS_TRY(tess__train_times(t, &before));
+    const int64_t begin = tess__pg_clock(&t->pg), sent = tess__train_sent(t).wait_ns;
+    *loss = 0.0;
+    TESS_TRY(run_clips(t, loss, waited));
+    const int64_t waits = tess__train_sent(t).wait_ns - sent + *waited;
+    const double all = (double)(tess__pg_clock(&t->pg) - begin - waits);
+    TESS_TRY(tess__train_times(t, &after));
+    return tess__pg_many(&t->pg)
+               ? tess__rates_step(t, (double)(after.attention_ns - before.attention_ns), all)
+               : TESS_OK;
+}
+
+void tess__mixture_describe(const tess_train *t, tess_step *now)
+{
+    const tess__mixture *m = t->mixture;
+    const int ranks = t->pg.size;
+    double most = 0.0, sum = 0.0;
+    now->imbalance_measured = now->passes_ms = now->passes_predicted_ms = (double)NAN;
+    if (!m || !m->plan)
+        return;
+    for (int p = 0; p < ranks; p++) {
+        const double time = m->rates.times[p] + m->rates.times[ranks + p];
+        most = fmax(most, time);
+        sum += time;
+    }
+    now->imbalance = m->view.step[0].rho;
+    now->imbalance_measured = sum > 0.0 ? most * ranks / sum : 1.0;
+    now->passes_ms = 1e-6 * most;
+    if (m->timed)
+        now->passes_predicted_ms = 1e-6 * m->view.step[0].time;
 }

@@ -63,6 +63,7 @@ void tess__step_describe(const tess_train *t, const tess__step_times *at, double
         .output_change = (double)NAN,
         .val_buckets = {(double)NAN, (double)NAN, (double)NAN, (double)NAN},
     };
+    tess__mixture_describe(t, now);
     now->other_ms = all - now->attention_ms - now->linear_ms - now->select_ms - now->learn_ms -
                     now->profile_ms - now->optimiser_ms - now->data_ms - now->exchange_ms -
                     now->plan_ms;

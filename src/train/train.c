@@ -9,8 +9,8 @@
 /* Copies of the caller's texts, for they need not live as long as the run. */
 static tess_status copy_texts(tess_train *t)
 {
-    const char **texts[] = {&t->opts.folder, &t->opts.settings, &t->opts.strategy,
-                            &t->opts.cluster};
+    const char **texts[] = {&t->opts.folder, &t->opts.settings, &t->opts.strategy, &t->opts.cluster,
+                            &t->opts.speeds};
     t->opts.attention.dispatch = t->opts.attention.cache = NULL; /* the controller has copies */
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (*texts[i]) {
@@ -209,6 +209,7 @@ void tess_train_destroy(tess_train *train)
     tess_pass_destroy(train->pass);
     tess_cp_destroy(train->cp);
     tess__control_destroy(train->control);
+    tess__mixture_destroy(train->mixture);
     tess__optim_destroy(&train->optim);
     tess__reduce_destroy(&train->reduce);
     tess__owners_destroy(&train->owners);

@@ -144,6 +144,8 @@ void tess__train_noise(tess_train *train, const tess__batch *batch, int64_t i, i
 /* mixture.c: clips of several sizes, where t->mixture is not NULL. Forward and backward over the
  * clips of a step: *loss of this rank's. */
 tess_status tess__mixture_create(tess_train *train);
+void tess__mixture_destroy(tess__mixture *mixture);                   /* NULL accepted */
+void tess__mixture_describe(const tess_train *train, tess_step *now); /* its metrics, if any */
 tess_status tess__mixture_gradients(tess_train *train, double *loss, int64_t *waited);
 tess_status tess__mixture_pass(tess_train *train, int bucket); /* is the one at hand */
 int64_t tess__mixture_size(const tess_data_info *info);        /* numbers of a clip */

@@ -124,6 +124,7 @@ static opt options[] = {
     TRAIN("strategy", "WORD", strategy),
     OPT_OF(TRAIN, AT(opts), "cluster", OPT_PATH, "NAME|FILE", cluster),
     TRAIN("exact-ranks", NULL, exact_ranks),
+    OPT_OF(TRAIN, AT(opts), "speeds", OPT_STRING, "LIST", speeds),
     {"trace-out", 0, OPT_PATH, AT(trace_out), "FILE.json",
      .help = "trace of what a step of one rank of many sends and computes, for `tessera simulate "
              "--trace`, without training"},

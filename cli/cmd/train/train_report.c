@@ -28,7 +28,9 @@ static tess_status print_result(cli *c, const train_job *j, const tess_train_inf
     if (j->opts.attention.kind != TESS_ATTENTION_DENSE && j->n_times > 0)
         fprintf(c->out, "attention    %.0f of %d layers sparse, density %.3f\n", j->sparse_layers,
                 j->config.layers, j->density);
-    if (c->ranks > 1)
+    if (c->ranks > 1 && j->info.sizes > 1)
+        fprintf(c->out, "ranks        %d, each with clips of its own\n", c->ranks);
+    else if (c->ranks > 1)
         fprintf(c->out, "ranks        %d, of which %d share the tokens of a clip\n", c->ranks,
                 ranks_context(j));
     TRY(world_sent(c, "sent         ", &info->sent));

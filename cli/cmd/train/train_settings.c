@@ -29,9 +29,8 @@ static const opt *find(const opt *table, int n, const char *name)
 static int is_setting(const opt *o)
 {
     static const char *const others[] = {
-        "out",           "resume",         "settings", "dry-run",   "branch",
-        "ranks-context", "strategy",       "cluster",  "trace-out", "trace-ranks",
-        "trace-rank",    "trace-together", "until"};
+        "out",     "resume", "settings",  "dry-run",     "branch",     "ranks-context",  "strategy",
+        "cluster", "speeds", "trace-out", "trace-ranks", "trace-rank", "trace-together", "until"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(o->name, others[i]) == 0)
             return 0;

@@ -79,6 +79,9 @@ typedef struct {
     int64_t memory;      /* bytes for the clips on a rank; 0: no limit */
     int64_t token_bytes; /* held for a token over all layers; 0: by the rule of docs/planning.md */
     int whole_clips;     /* 1: no clip is cut */
+    double pair_ns;      /* measured times of one layer on the fastest rank: of a pair of tokens of
+                              a head; 0: the cluster's, or FLOP */
+    double token_ns;     /* and of all else of a token; both are given, or neither */
     const int32_t *speeds; /* (ranks), relative, 1..1000000; NULL: equal */
 } tess_mix_opts;
 

@@ -7,9 +7,12 @@
  *                   (9 + 2 ffn / width) width elements in each layer (Korthikanti et al. 2022)
  *
  * With a cluster attention runs at its rates for sparse attention, and linear layers at
- * linear_share of its peak; without one a FLOP is a unit of time.
+ * linear_share of its peak; without one a FLOP is a unit of time. Times that were measured take the
+ * place of both.
  */
 #include "mix_plan.h"
+
+#include <math.h>
 
 static tess_status check_opts(const char *who, const tess_mix_opts *o)
 {
@@ -29,6 +32,11 @@ static tess_status check_opts(const char *who, const tess_mix_opts *o)
     TESS_TRY(tess__check_least(who, "memory", o->memory, 0));
     TESS_TRY(tess__check_range(who, "token_bytes", o->token_bytes, 0, (int64_t)1 << 40));
     TESS_TRY(tess__check_flag(who, "whole_clips", o->whole_clips));
+    if (!(o->pair_ns >= 0.0 && o->token_ns >= 0.0) || !isfinite(o->pair_ns + o->token_ns) ||
+        (o->pair_ns > 0.0) != (o->token_ns > 0.0))
+        return tess__invalid(who,
+                             "pair_ns is %g and token_ns %g, both must be 0, or finite and above 0",
+                             o->pair_ns, o->token_ns);
     for (int p = 0; o->speeds && p < o->ranks; p++)
         if (o->speeds[p] < 1 || o->speeds[p] > 1000000)
             return tess__invalid(who, "speeds[%d] is %d, must be 1..1000000", p, o->speeds[p]);
@@ -111,6 +119,11 @@ tess_status tess__mix_rules_make(const char *who, tess__arena *arena, const tess
     r->token = (r->train ? 3.0 : 1.0) * 2.0 * (4.0 * width * width + 2.0 * width * ffn);
     if (cluster)
         TESS_TRY(use_cluster(who, cluster, o, r));
+    if (o->token_ns > 0.0) {
+        r->pair = o->pair_ns;
+        r->row = 0.0;
+        r->token = o->token_ns;
+    }
     r->pair *= r->layers;
     r->row *= r->layers;
     r->token *= r->layers;

@@ -127,6 +127,12 @@ static tess_status s_data_clips(world *w)
                                             .frames = 3, .height = 8, .width = 8, .cache = 0});
 }
 
+static tess_status s_data_sizes(world *w)
+{
+    return sample_data(w, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("clips"),
+                                            .sizes = "3x8x8,2x8x4", .stride = 1, .cache = 0});
+}
+
 static tess_status s_data_latents(world *w)
 {
     return sample_data(w, &(tess_data_opts){TESS_DATA_OPTS_DEFAULTS, .source = in_folder("latents"),
@@ -371,15 +377,13 @@ static const tess_train_opts sparse = {
                   .min_density = 0.0625, .switch_by = TESS_SWITCH_STEP, .switch_step = 2,
                   .profile_every = 1, .check_every = 1, .break_even = 1}};
 
-static tess_status with_train(world *w, const tess_train_opts *opts,
-                              tess_status (*run)(const world *w, tess_train *train))
+static tess_status with_data(world *w, const char *sizes, const tess_train_opts *opts,
+                             tess_status (*run)(const world *w, tess_train *train))
 {
-    const tess_data_opts shape = {TESS_DATA_OPTS_DEFAULTS,
-                                  .frames = 1,
-                                  .height = 8,
-                                  .width = 8,
-                                  .text_len = model_config.text_len,
-                                  .text_dim = model_config.text_dim};
+    const tess_data_opts shape = {
+        TESS_DATA_OPTS_DEFAULTS,          .sizes = sizes,         .frames = sizes ? 0 : 1,
+        .height = sizes ? 0 : 8,          .width = sizes ? 0 : 8, .text_len = model_config.text_len,
+        .text_dim = model_config.text_dim};
     tess_model *model = NULL;
     tess_data *data = NULL;
     tess_train *train = NULL;
@@ -395,6 +399,17 @@ static tess_status with_train(world *w, const tess_train_opts *opts,
     tess_data_close(data);
     tess_model_destroy(model);
     return status;
+}
+
+static tess_status with_train(world *w, const tess_train_opts *opts,
+                              tess_status (*run)(const world *w, tess_train *train))
+{
+    return with_data(w, NULL, opts, run);
+}
+
+static tess_status s_train_sizes(world *w)
+{
+    return with_data(w, "1x8x8,2x8x8", &dense, train_step);
 }
 
 static tess_status s_train(world *w)
@@ -467,6 +482,7 @@ static const scenario scenarios[] = {
     {"read a video", s_read_video, NULL, NULL, 0},
     {"open drawn data", s_data, NULL, NULL, 0},
     {"sample clips", s_data_clips, NULL, NULL, 0},
+    {"sample clips of several sizes", s_data_sizes, NULL, NULL, 0},
     {"sample latents", s_data_latents, NULL, NULL, 0},
     {"save a model", s_model_save, NULL, NULL, 0},
     {"load a model", s_model_load, NULL, NULL, 0},
@@ -480,6 +496,7 @@ static const scenario scenarios[] = {
     {"attend sparsely", s_sparse, NULL, NULL, 0},
     {"run a pass on a context", s_pass_ranks, NULL, NULL, 0},
     {"train", s_train, NULL, NULL, 0},
+    {"train on clips of several sizes", s_train_sizes, NULL, NULL, 0},
     {"save and resume a run", s_train_save, NULL, NULL, 0},
     {"train sparsely", s_train_sparse, NULL, NULL, 0},
     {"branch off a run", s_train_branch, NULL, NULL, 0},

@@ -54,6 +54,7 @@ SEES = {
     "cli/bench": "cli",
     "cli/check": "cli",
     "cli/cmd": "cli cli/bench cli/check",
+    "cli/cmd/doctor": "cli cli/cmd",
     "cli/cmd/train": "cli cli/bench cli/cmd",
     "cli/cmd/simulate": "cli cli/cmd",
 }

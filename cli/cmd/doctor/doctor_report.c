@@ -5,8 +5,8 @@
  * The text is meant for a public page: of an absolute path only the last name is printed, and the
  * names of the user and of the host are replaced.
  */
+#include "cmd/cmd_info.h"
 #include "cmd_doctor.h"
-#include "cmd_info.h"
 
 #include <ctype.h>
 #include <pwd.h>

@@ -54,6 +54,8 @@ static inline void on_every_isa(void (*fn)(const tess_ctx *ctx))
     for (int i = 0; i < tess_isa_count(); i++) {
         tess_isa isa;
         CHECK_OK(tess_isa_query(i, &isa));
+        if (isa.bf16) /* all that is not bf16 is that of another */
+            continue;
         if (!isa.available) {
             print_message("skipped on %s: %s\n", isa.name, isa.why);
             continue;
@@ -73,6 +75,8 @@ static inline void with_every_isa(void (*fn)(tess_ctx *ctx))
         tess_ctx *ctx = NULL;
         tess_ctx_info info;
         CHECK_OK(tess_isa_query(i, &isa));
+        if (isa.bf16) /* all that is not bf16 is that of another */
+            continue;
         if (!isa.available) {
             print_message("skipped on %s: %s\n", isa.name, isa.why);
             continue;

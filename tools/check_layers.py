@@ -15,10 +15,11 @@ import tree
 CORE = "kernels base options file attn cost plan plan/partition plan/price plan/exchange plan/mix"
 SEES = {
     "kernels": "",
-    "base": "kernels",
+    "kernels/bf16": "kernels",
+    "base": "kernels kernels/bf16",
     "options": "kernels base",
     "file": "kernels base",
-    "attn": "kernels base file",
+    "attn": "kernels kernels/bf16 base file",
     "gpu/kernels": "",
     "gpu": "kernels base attn gpu/kernels",
     "cost": "kernels base file attn",
@@ -66,7 +67,7 @@ SEES_PUBLIC = {"report": "plan trace timeline"}
 PUBLIC = {
     "base.h": "kernels", "advanced/machine.h": "kernels", "advanced/nearest.h": "base",
     "file.h": "file", "advanced/options.h": "options",
-    "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/clusters.h": "attn", "advanced/predict.h": "attn",
+    "attn.h": "attn", "select.h": "attn", "selector.h": "attn", "advanced/plugin.h": "attn", "advanced/selection.h": "attn", "advanced/clusters.h": "attn", "advanced/precision.h": "attn", "advanced/predict.h": "attn",
     "advanced/gpu.h": "gpu",
     "cluster.h": "cost", "advanced/cost.h": "cost",
     "plan.h": "plan", "advanced/exchange.h": "plan", "strategy.h": "plan", "advanced/explain.h": "plan", "advanced/mix.h": "plan", "advanced/plan_file.h": "plan",

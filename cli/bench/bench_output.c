@@ -94,6 +94,8 @@ void bench_print(const cli *c, const report *r)
     if (r->sparse.measured)
         print_sparse(c, &r->sparse);
     print_profile(c, r);
+    if (r->products.text[0])
+        fprintf(c->out, "  %s\n", r->products.text);
     fprintf(c->out, "  peak %.1f GFLOP/s on one thread", r->peak_one / 1e9);
     if (r->threads > 1)
         fprintf(c->out, ", %.1f on %d at once; fractions are of %d times one", r->peak_all / 1e9,
@@ -199,6 +201,10 @@ static void set_members(cli *c, json_t *object, const report *r)
     for (int i = 0; i < r->n; i++)
         out_append(c, rows, row_json(c, &r->rows[i]));
     out_set(c, object, "precision", json_string(r->p.precision ? r->p.precision : "fp32"));
+    if (r->products.text[0]) {
+        out_set(c, object, "products_isa", json_string(r->products.isa));
+        out_set(c, object, "products", json_string(r->products.text));
+    }
     out_set(c, object, "peak_gflops", out_number(r->peak / 1e9));
     out_set(c, object, "peak_one_gflops", out_number(r->peak_one / 1e9));
     out_set(c, object, "peak_all_gflops", out_number(r->peak_all / 1e9));

@@ -33,7 +33,7 @@ typedef struct {
     const char *pass;      /* "fwd", "bwd", "both" */
     const char *storage;   /* of k and v, or of what a step keeps: "f32", "bf16" */
     const char *layout;    /* "bhsd", "bshd" */
-    const char *precision; /* of the products: "fp32" */
+    const char *precision; /* of the products: "fp32", "bf16" */
     const char *selector;  /* "predictor", "oracle", "pooled" */
     const char *proxy;     /* of the predictor: "mean", "centre", "softmax" */
     int64_t rank;

@@ -12,7 +12,7 @@ enum { TOKENS_MAX = INT32_MAX, SIDE_MAX = 1 << 24 };
 static const char *const passes[] = {"fwd", "bwd", "both", NULL};
 static const char *const storages[] = {"f32", "bf16", NULL};
 static const char *const layouts[] = {"bhsd", "bshd", NULL};
-static const char *const precisions[] = {"fp32", NULL};
+static const char *const precisions[] = {"fp32", "bf16", NULL};
 static const char *const selectors[] = {"predictor", "oracle", "pooled", NULL};
 static const char *const step_passes[] = {"fwd", "both", NULL};
 static const char *const keeps[] = {"all", "blocks", NULL};
@@ -48,7 +48,8 @@ static const opt attn_keys[] = {
     {"layout", 0, OPT_CHOICE, AT(layout), "ORDER", "bhsd", .choices = layouts,
      .help = "order of batch, head, token and dimension in memory"},
     {"precision", 0, OPT_CHOICE, AT(precision), "TYPE", "fp32", .choices = precisions,
-     .help = "of the products"},
+     .help = "of the products; with bf16 tensors have numbers of bf16, and the peak is that of the "
+             "instruction set that multiplies"},
     {"seed", 0, OPT_INT, AT(seed), "N", NULL, 0, INFINITY,
      .help = "of the random numbers; default: that of --seed"},
 };

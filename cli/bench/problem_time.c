@@ -2,7 +2,8 @@
 /* problem_time.c - times a problem's calls in one run: dense, sparse, selection; or a linear
  * layer, or a training step.
  *
- * Each is timed by tess_timing_run, which probes the FMA peak of all threads around every sample.
+ * Each is timed by tess_timing_run, which probes the peak of all threads around every sample: that
+ * of FMAs, or of products in bf16 where the problem has these.
  * Fractions of the peak refer to the peak of one thread alone times the number of threads: that of
  * cores which do not disturb each other.
  */
@@ -50,13 +51,13 @@ static tess_status call_nothing(void *user)
 }
 
 /* The peak of one thread, measured while the others rest. */
-static tess_status measure_peak_one(const char *isa, double *peak)
+static tess_status measure_peak_one(const workload_products *products, double *peak)
 {
     tess_ctx *one = NULL;
     tess_timing t;
-    TRY(tess_ctx_create(&(tess_ctx_opts){.isa = isa, .threads = 1}, &one));
-    const tess_status status =
-        tess_timing_run(one, &(tess_timing_opts){.samples = PEAK_SAMPLES}, call_nothing, NULL, &t);
+    const tess_timing_opts opts = {.samples = PEAK_SAMPLES, .probe = products->precision};
+    TRY(tess_ctx_create(&(tess_ctx_opts){.isa = products->isa, .threads = 1}, &one));
+    const tess_status status = tess_timing_run(one, &opts, call_nothing, NULL, &t);
     if (status == TESS_OK)
         *peak = fmax(*peak, t.flops);
     tess_ctx_destroy(one);
@@ -73,7 +74,7 @@ static tess_status add_row(cli *c, report *r, timed call, const char *name, doub
                       .over_ideal = NAN,
                       .speedup_over_dense = NAN,
                       .speedup_with_select = NAN};
-    const tess_timing_opts opts = {.samples = samples};
+    const tess_timing_opts opts = {.samples = samples, .probe = r->products.precision};
     TRY(tess_timing_run(c->ctx, &opts, run_timed, &call, &row->time));
     row->gflops = flop / row->time.best / 1e9;
     r->peak_all = fmax(r->peak_all, row->time.flops);
@@ -267,11 +268,13 @@ tess_status measure(cli *c, const problem *p, int samples, report *r)
         return status;
     }
     if (status == TESS_OK)
-        status = measure_peak_one(info.isa, &r->peak_one);
+        status = workload_find_products(&w, &r->products);
+    if (status == TESS_OK)
+        status = measure_peak_one(&r->products, &r->peak_one);
     if (status == TESS_OK)
         status = add_rows(c, r, &w, samples);
     if (status == TESS_OK)
-        status = measure_peak_one(info.isa, &r->peak_one);
+        status = measure_peak_one(&r->products, &r->peak_one);
     workload_free(&w);
     if (status == TESS_OK) {
         if (info.threads == 1)

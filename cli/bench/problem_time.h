@@ -47,8 +47,9 @@ typedef struct {
     measured rows[MEASURE_ROWS];
     int n;
     int threads;
+    workload_products products;
     double peak_one, peak_all; /* FLOP/s: one thread alone; all threads at once */
-    double peak;               /* peak_one x threads: fractions refer to it */
+    double peak;               /* peak_one x threads: fractions refer to it; of what multiplies */
     double break_even;         /* density at which sparse with selection takes as long as dense */
     double shares[3];          /* of a step: attention, linear layers, the rest */
     int64_t step_bytes;        /* of a step: memory of model and pass */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const double flop_max = 1e9; /* about a second of the reference */
-static const double epsilon = 0x1p-24;
+static const double epsilon = 0x1p-24, unit_bf16 = 0x1p-8;
 
 /* ---- what all share ----------------------------------------------------------------------- */
 
@@ -65,17 +65,22 @@ void verify_add(verdict *v, const char *name, double difference, double largest,
 /* A score is a dot product of dim products of normal numbers, scaled to unit variance: rarely
  * beyond 6, its rounding errors add up like a random walk to 6 sqrt(dim) units of 2^-24 in the
  * exponent. The polynomial of exp2 adds 3, the sums over n keys or queries sqrt(n). */
-static double tolerance_forward(const problem *p)
+static double tolerance_fp32(const problem *p)
 {
     const int64_t n = p->tokens_q > p->tokens_k && p->backward ? p->tokens_q : p->tokens_k;
     return epsilon * (6 * sqrt((double)p->dim) + 3 + sqrt((double)n));
 }
 
 /* The gradients pass through two such products and a difference, dp - delta, that may cancel by a
- * few times. */
-static double tolerance_backward(const problem *p)
+ * few times. With products in bf16 weights and their gradients are rounded by at most 2^-8 of
+ * each, and so is what is summed of them; lse sums rounded weights, which leaves 2^-8 / sqrt(n) of n
+ * keys; the polynomial of exp2 adds 1e-4, twice. */
+static double tolerance(const workload *w, int backward)
 {
-    return 4 * tolerance_forward(p);
+    const double fp32 = tolerance_fp32(&w->p);
+    if (w->products.precision == TESS_PRECISION_BF16)
+        return unit_bf16 * (1 + 1 / sqrt(fmax(1, w->density * (double)w->p.tokens_k))) + 3e-4;
+    return backward ? 4 * fp32 : fp32;
 }
 
 typedef struct {
@@ -263,7 +268,8 @@ static tess_status compare_gradients(attn_sample *s, const tess_selection_lists 
 tess_status verify_attn(workload *w, int all, verdict *v)
 {
     attn_sample s = {.w = w};
-    const double forward = tolerance_forward(&w->p), backward = tolerance_backward(&w->p);
+    TRY(workload_find_products(w, &w->products));
+    const double forward = tolerance(w, 0), backward = tolerance(w, 1);
     TRY(make_sample(&s, all));
     if (!w->p.forward)
         TRY(workload_forward(w, w->sel));
@@ -278,6 +284,7 @@ tess_status verify_attn(workload *w, int all, verdict *v)
     compare_lse(&s, forward, v);
     if (w->p.backward)
         TRY(compare_gradients(&s, lists, backward, v));
+    v->products = w->products;
     v->checked = s.heads * s.count;
     v->total = s.heads * w->p.tokens_q;
     return TESS_OK;

@@ -17,6 +17,7 @@ typedef struct {
     comparison outputs[VERIFY_OUTPUTS];
     int n;
     int64_t checked, total; /* rows: queries, groups of queries, or rows of a matrix */
+    workload_products products;
 } verdict;
 
 /* Runs the workload and compares its outputs. The reference costs flop one by one: a problem with

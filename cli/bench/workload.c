@@ -46,6 +46,19 @@ static tess_status fill(const workload *w, void *data, tess_dtype dtype, int64_t
     return TESS_OK;
 }
 
+static int in_bf16(const problem *p)
+{
+    return p->precision && strcmp(p->precision, "bf16") == 0;
+}
+
+/* Rounds floats to numbers of bf16, ties to even. */
+static void round_bf16(void *data, int64_t n)
+{
+    uint32_t *bits = data;
+    for (int64_t i = 0; i < n; i++)
+        bits[i] = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) & 0xffff0000u;
+}
+
 /* A (batch, heads, tokens, dim) tensor in the problem's layout. stream 0: an output. */
 static tess_status tensor(workload *w, int64_t tokens, int64_t dim, tess_dtype dtype, int stream,
                           tess_view *view)
@@ -57,6 +70,8 @@ static tess_status tensor(workload *w, int64_t tokens, int64_t dim, tess_dtype d
     TRY(workload_take(w, n, dtype, &data));
     if (stream)
         TRY(fill(w, data, dtype, n, (uint64_t)stream));
+    if (stream && dtype == TESS_DTYPE_F32 && in_bf16(p))
+        round_bf16(data, n);
     *view = (tess_view){data, dtype, p->heads * tokens * dim, token_major ? dim : tokens * dim,
                         token_major ? p->heads * dim : dim};
     return TESS_OK;
@@ -170,12 +185,14 @@ static tess_status make_attn(workload *w)
 {
     const problem *p = &w->p;
     const tess_dtype storage = strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16;
-    w->shape = (tess_attn_shape){.batch = (int)p->batch,
-                                 .heads = (int)p->heads,
-                                 .head_dim = (int)p->dim,
-                                 .tokens_q = p->tokens_q,
-                                 .tokens_k = p->tokens_k,
-                                 .compensate = (int)p->compensate};
+    w->shape =
+        (tess_attn_shape){.batch = (int)p->batch,
+                          .heads = (int)p->heads,
+                          .head_dim = (int)p->dim,
+                          .tokens_q = p->tokens_q,
+                          .tokens_k = p->tokens_k,
+                          .compensate = (int)p->compensate,
+                          .precision = in_bf16(p) ? TESS_PRECISION_BF16 : TESS_PRECISION_FP32};
     TRY(tess_attn_create(w->c->ctx, &w->shape, &w->attn));
     if (p->density < 1)
         TRY(select_at_random(w));
@@ -226,6 +243,26 @@ tess_status workload_make(cli *c, const problem *p, int with_select, workload *w
     if (p->kind == PROBLEM_ATTN)
         TRY(make_attn(w));
     return p->kind == PROBLEM_SELECT || (with_select && w->sel) ? make_selector(w) : TESS_OK;
+}
+
+tess_status workload_find_products(const workload *w, workload_products *products)
+{
+    tess_bf16_use use;
+    tess_ctx_info info;
+    *products = (workload_products){0};
+    TRY(tess_ctx_query(w->c->ctx, &info));
+    snprintf(products->isa, sizeof products->isa, "%s", info.isa);
+    if (w->p.kind != PROBLEM_ATTN || !in_bf16(&w->p))
+        return TESS_OK;
+    TRY(tess_bf16_query(w->c->ctx, &use));
+    products->precision = use.precision;
+    snprintf(products->isa, sizeof products->isa, "%s", use.isa);
+    if (use.precision == TESS_PRECISION_BF16)
+        snprintf(products->text, sizeof products->text, "products in bf16 by %s", use.isa);
+    else
+        snprintf(products->text, sizeof products->text,
+                 "products in fp32 by %s, bf16 is storage alone: %s", use.isa, use.why);
+    return TESS_OK;
 }
 
 void workload_head(const cli *c)

@@ -9,6 +9,7 @@
 #define TESS_WORKLOAD_H
 
 #include "problem.h"
+#include "tessera/advanced/machine.h"
 #include "tessera/advanced/sparse.h"
 #include "tessera/advanced/step.h"
 #include "tessera/attn.h"
@@ -57,6 +58,14 @@ typedef struct {
     probe probe;
 } sparse_step;
 
+/* What multiplies, as a sentence and by name. */
+enum { WORKLOAD_PRODUCTS = 320 };
+typedef struct {
+    tess_precision precision;
+    char isa[32];
+    char text[WORKLOAD_PRODUCTS]; /* "" unless the problem asks for bf16 */
+} workload_products;
+
 typedef struct {
     cli *c;
     problem p;
@@ -68,6 +77,7 @@ typedef struct {
     double density;      /* of sel; 1 without one */
     tess_view q, k, v, o, dout, dq, dk, dv;
     float *lse;
+    workload_products products; /* once they were asked for */
     /* select: in a selection of its own */
     tess_selector_opts rule;
     tess_selector *selector;
@@ -95,6 +105,8 @@ typedef struct {
  * workload_free in any case. */
 tess_status workload_make(cli *c, const problem *p, int with_select, workload *w);
 void workload_free(workload *w);
+
+tess_status workload_find_products(const workload *w, workload_products *products);
 
 /* "avx2, 2 threads": what all problems of a command run on. */
 void workload_head(const cli *c);

@@ -73,6 +73,8 @@ static void print(const cli *c, const char *text, const verdict *v)
                 out_style(c, good ? STYLE_GOOD : STYLE_BAD), good ? "ok" : "mismatch",
                 out_style(c, STYLE_PLAIN), o->name, o->error, o->tolerance);
     }
+    if (v->products.text[0])
+        fprintf(c->out, "  %s\n", v->products.text);
     if (v->checked < v->total)
         fprintf(c->out, "  compared: %lld rows of %lld, chosen at random\n", (long long)v->checked,
                 (long long)v->total);
@@ -93,6 +95,10 @@ static void set_members(cli *c, json_t *object, const problem *p, const char *te
     }
     out_set(c, object, "problem", json_string(text));
     out_set(c, object, "precision", json_string(p->precision ? p->precision : "fp32"));
+    if (v->products.text[0]) {
+        out_set(c, object, "products_isa", json_string(v->products.isa));
+        out_set(c, object, "products", json_string(v->products.text));
+    }
     out_set(c, object, "ok", json_boolean(passed(w)));
     out_set(c, object, "max_rel_error", out_number(w->error));
     out_set(c, object, "tolerance", out_number(w->tolerance));

@@ -22,6 +22,7 @@ typedef struct {
     tess_ctx_info ctx;
     tess_machine machine;
     tess_speed speed;
+    tess_bf16_use use;
     int measured;
 } facts;
 
@@ -108,7 +109,8 @@ static void print_isas(const cli *c, const facts *f)
     for (int i = 0; tess_isa_query(i, &isa) == TESS_OK; i++) {
         const int used = strcmp(isa.name, f->ctx.isa) == 0;
         char text[256];
-        snprintf(text, sizeof text, "%d-byte vectors, %s%s%s", isa.bytes,
+        snprintf(text, sizeof text, "%d-byte vectors%s, %s%s%s", isa.bytes,
+                 isa.bf16 ? " and products in bf16" : "",
                  used            ? "in use"
                  : isa.available ? "available"
                                  : "not available: ",
@@ -146,6 +148,13 @@ static void print_speed(const cli *c, const facts *f)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         fprintf(c->out, "  %-12s %9.1f %12.1f %s\n", rows[i].name, rows[i].one / rows[i].scale,
                 rows[i].all / rows[i].scale, rows[i].unit);
+    for (int i = 0; i < f->speed.n_bf16; i++)
+        fprintf(c->out, "  %-12s %9.1f %12.1f GFLOP/s of products in bf16\n", f->speed.bf16[i].isa,
+                f->speed.bf16[i].one / 1e9, f->speed.bf16[i].all / 1e9);
+    if (f->use.precision == TESS_PRECISION_BF16)
+        fprintf(c->out, "  precision=bf16 multiplies by %s\n", f->use.isa);
+    else
+        fprintf(c->out, "  precision=bf16 is storage alone: %s\n", f->use.why);
     fprintf(c->out, "  %d samples kept, %d disturbed ones dropped\n", f->speed.kept,
             f->speed.dropped);
 }
@@ -202,15 +211,27 @@ static void json_isas(cli *c)
         out_set(c, o, "vector_bytes", json_integer(isa.bytes));
         out_set(c, o, "available", json_boolean(isa.available));
         out_set(c, o, "test_only", json_boolean(isa.test_only));
+        out_set(c, o, "bf16", json_boolean(isa.bf16));
         out_set(c, o, "why", json_string(isa.why));
         out_append(c, list, o);
     }
     out_set(c, c->json, "isas", list);
 }
 
-static void json_speed(cli *c, const tess_speed *s)
+static void json_speed(cli *c, const tess_speed *s, const tess_bf16_use *use)
 {
-    json_t *o = json_object();
+    json_t *o = json_object(), *list = json_array();
+    for (int i = 0; i < s->n_bf16; i++) {
+        json_t *rate = json_object();
+        out_set(c, rate, "isa", json_string(s->bf16[i].isa));
+        out_set(c, rate, "flops_one", out_number(s->bf16[i].one));
+        out_set(c, rate, "flops_all", out_number(s->bf16[i].all));
+        out_append(c, list, rate);
+    }
+    out_set(c, o, "bf16", list);
+    out_set(c, o, "bf16_isa",
+            use->precision == TESS_PRECISION_BF16 ? json_string(use->isa) : json_null());
+    out_set(c, o, "bf16_why", json_string(use->why));
     out_set(c, o, "flops_one", out_number(s->flops_one));
     out_set(c, o, "flops_all", out_number(s->flops_all));
     out_set(c, o, "read_one", out_number(s->read_one));
@@ -232,6 +253,8 @@ tess_status info_report(cli *c, int measure)
         status = tess_machine_query(c->ctx, &f.machine);
     if (status == TESS_OK && measure)
         status = tess_machine_measure(c->ctx, &f.speed);
+    if (status == TESS_OK && measure)
+        status = tess_bf16_query(c->ctx, &f.use);
     if (status != TESS_OK)
         return status;
     progress_clear(c);
@@ -240,7 +263,7 @@ tess_status info_report(cli *c, int measure)
         json_isas(c);
         json_machine(c, &f.machine);
         if (f.measured)
-            json_speed(c, &f.speed);
+            json_speed(c, &f.speed, &f.use);
         return TESS_OK;
     }
     fprintf(c->out, "tessera %s, %s, %d thread%s\n", tess_version(), f.ctx.isa, f.ctx.threads,
@@ -260,7 +283,8 @@ static tess_status run(cli *c, const void *given)
 
 static const opt options[] = {
     {"measure", 0, OPT_FLAG, offsetof(values, measure),
-     .help = "also measure the peaks of arithmetic and memory; takes about two seconds"},
+     .help = "also measure the peaks of arithmetic, in fp32 and bf16, and memory; takes about "
+             "three seconds"},
 };
 
 static const example examples[] = {

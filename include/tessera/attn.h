@@ -106,6 +106,7 @@ typedef struct {
     float scale;                /* 0: 1 / sqrt(head_dim) */
     int compensate;             /* virtual keys that stand for the keys a list leaves out: 1 for
                                    all, 2..64: one for each of so many clusters of keys */
+    tess_precision precision;   /* of the products; sums and the softmax are in fp32 */
 } tess_attn_shape;
 
 /* What the forward pass took and gave, as the backward pass needs it. */
@@ -130,6 +131,12 @@ TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shap
  * selects nothing gets o = 0 and lse = -inf. o and lse must not overlap the inputs.
  * The result is the same bit for bit for every number of threads, and a row's does not depend on
  * the group it is in: a full list gives the bits of dense attention.
+ *
+ * With TESS_PRECISION_BF16, q, k, v and dout are rounded to bf16 before they are multiplied, and so
+ * are the softmax's weights and their gradients: errors of 2e-3 of the largest element. Where no
+ * instruction of this machine is faster at it, products are in fp32 instead, on what the caller
+ * stores: tess_attn_precision_query (advanced/precision.h) tells. A row's bits then depend on its
+ * list of keys and on the head.
  *
  * With shape.compensate, each group has one key more, which stands for the n keys that its list
  * leaves out: their mean key, their mean value, and log n added to its score. o and lse include it,

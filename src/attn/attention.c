@@ -8,7 +8,7 @@
  * Memory: one tess__attn_scratch per thread, 3.8 KiB per element of head_dim and 133 KiB (0.6 MiB
  * at head_dim 128), and 512 bytes per head.
  */
-#include "attention.h"
+#include "bf16_attention.h"
 
 #include <assert.h>
 #include <math.h>
@@ -17,6 +17,7 @@
 #include <string.h>
 
 enum { TILE_DENSE = 96 }; /* divides by every register block */
+enum { TILE_BF16 = 128 }; /* of whole blocks */
 
 /* ---- creation ------------------------------------------------------------------------------ */
 
@@ -31,7 +32,8 @@ static tess_status check_shape(const tess_attn_shape *s)
     if (!isfinite(s->scale) || s->scale < 0.0f)
         return tess__invalid(who, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",
                              (double)s->scale);
-    return tess__check_range(who, "compensate", s->compensate, 0, TESS_CLUSTERS_MAX);
+    TESS_TRY(tess__check_range(who, "compensate", s->compensate, 0, TESS_CLUSTERS_MAX));
+    return tess__check_enum(who, "precision", (int)s->precision, 2, "tess_precision");
 }
 
 /* The pieces of one thread's scratch: where each pointer is, and its bytes. */
@@ -150,7 +152,10 @@ static size_t object_bytes(const tess_attn_shape *s, int threads, int own)
 
 size_t tess__attn_bytes(const tess_attn_shape *shape, int threads, int own)
 {
-    return object_bytes(shape, threads, own) + TESS_CHUNK_OVERHEAD;
+    const size_t bf16 = shape->precision == TESS_PRECISION_BF16
+                            ? tess__bf16_bytes(shape, threads) + TESS_CHUNK_OVERHEAD
+                            : 0;
+    return object_bytes(shape, threads, own) + TESS_CHUNK_OVERHEAD + bf16;
 }
 
 /* With scratch of its own for the context's threads, or that of another object. */
@@ -179,8 +184,13 @@ static tess_status create(tess_ctx *ctx, const tess_attn_shape *shape, const tes
         made->shape.scale = 1.0f / sqrtf((float)shape->head_dim);
     made->arena = arena;
     tess__cluster_take(made);
-    *attn = made;
-    return TESS_OK;
+    const tess_status status =
+        shape->precision == TESS_PRECISION_BF16 ? tess__bf16_create(made) : TESS_OK;
+    if (status == TESS_OK)
+        *attn = made;
+    else
+        tess_attn_destroy(made);
+    return status;
 }
 
 tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shape, tess_attn **attn)
@@ -200,6 +210,7 @@ void tess_attn_destroy(tess_attn *attn)
 {
     if (attn) {
         tess__free(attn->ctx, attn->slots);
+        tess__bf16_destroy(attn);
         tess__arena arena = attn->arena; /* the object itself lies in it */
         tess__arena_free(&arena);
     }
@@ -249,16 +260,23 @@ tess_status tess__attn_check_output(const char *who, const char *name, const tes
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
+static int tile_dense(const tess_attn *attn)
+{
+    return attn->bf16 ? TILE_BF16 : TILE_DENSE;
+}
+
 int64_t tess__tile_count(const tess_attn *attn, const tess_selection *sel)
 {
-    return sel ? sel->tiles[sel->n_q] : (attn->shape.tokens_q + TILE_DENSE - 1) / TILE_DENSE;
+    const int n = tile_dense(attn);
+    return sel ? sel->tiles[sel->n_q] : (attn->shape.tokens_q + n - 1) / n;
 }
 
 tess__query_tile tess__tile_at(const tess_attn *attn, const tess_selection *sel, int64_t index)
 {
     if (!sel) {
-        const int64_t begin = index * TILE_DENSE, left = attn->shape.tokens_q - begin;
-        return (tess__query_tile){.begin = begin, .n = (int)TESS_MIN(left, TILE_DENSE)};
+        const int n = tile_dense(attn);
+        const int64_t begin = index * n, left = attn->shape.tokens_q - begin;
+        return (tess__query_tile){.begin = begin, .n = (int)TESS_MIN(left, n)};
     }
     const int32_t group = tess__range_of(sel->tiles, sel->n_q, index);
     const int64_t parts = sel->tiles[group + 1] - sel->tiles[group],
@@ -321,6 +339,8 @@ tess_status tess_attn_forward(tess_attn *attn, const tess_selection *sel, const 
     TESS_TRY(tess__attn_check_inputs(__func__, attn, sel, q, k, v));
     TESS_TRY(tess__attn_check_output(__func__, "o", attn, o, attn->shape.tokens_q));
 
+    if (attn->bf16)
+        return tess__bf16_forward(attn, sel, q, k, v, o, lse);
     const tess_attn_shape *s = &attn->shape;
     const int64_t tiles = tess__tile_count(attn, sel), items = tiles * s->batch * s->heads;
     tess__work_queue run = {.ctx = attn->ctx,

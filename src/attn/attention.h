@@ -8,6 +8,8 @@
 
 enum { TESS_RANGES_MAX = 64 }; /* parts a head's keys are cut into for the backward pass */
 
+typedef struct tess__bf16_attn tess__bf16_attn; /* bf16_attention.h */
+
 /* All of it lies in the arena, the object first. */
 struct tess_attn {
     tess_ctx *ctx;
@@ -31,6 +33,7 @@ struct tess_attn {
     int64_t *members;   /* (batch * heads, slices, clusters): rows of each, of all in slice 0 */
     float *centroids;   /* (batch * heads, clusters, head_dim) */
     float *half;        /* (batch * heads, clusters): half of their squared lengths */
+    tess__bf16_attn *bf16;        /* NULL: products are in fp32 */
     tess__meanwhile_fn meanwhile; /* NULL: none */
     void *meanwhile_user;
 };

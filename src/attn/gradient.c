@@ -20,7 +20,7 @@
  * With virtual keys, these come first: they need the whole list of a tile and what they give goes
  * to every key, so that each range begins with their sum. See attn_virtual.c.
  */
-#include "attention.h"
+#include "bf16_attention.h"
 
 #include <omp.h>
 #include <string.h>
@@ -42,8 +42,10 @@ typedef struct {
     const tess_view *dout, *dq, *dk, *dv;
     const float *dlse;
     int64_t tiles, ranges;
-    int64_t units; /* key units, or rows without a selection */
-    int64_t parts; /* items of a head's virtual keys */
+    int64_t units;     /* key units, or without a selection groups of unit_rows rows */
+    int64_t unit_rows; /* 1; whole blocks where products are in bf16 */
+    int by_rows;       /* of the latter: bf16_attention.h */
+    int64_t parts;     /* items of a head's virtual keys */
 } job;
 
 /* Keys that a tile has on average. */
@@ -86,12 +88,19 @@ static int64_t lower_bound(const int32_t *units, int64_t n, int64_t least)
     return low;
 }
 
+/* The row that a unit of keys begins with. */
+static int64_t row_of(const job *j, int64_t unit)
+{
+    const int64_t row = j->sel ? j->sel->bounds_k[unit] : unit * j->unit_rows;
+    return TESS_MIN(row, j->attn->shape.tokens_k);
+}
+
 /* Leaves of the tile's keys those in units first..last. */
-static void cut_keys(tess__key_list *keys, int64_t first, int64_t last)
+static void cut_keys(const job *j, tess__key_list *keys, int64_t first, int64_t last)
 {
     if (!keys->units) {
-        keys->begin = first;
-        keys->end = last;
+        keys->begin = row_of(j, first);
+        keys->end = row_of(j, last);
         return;
     }
     const int64_t from = lower_bound(keys->units, keys->n, first);
@@ -259,6 +268,18 @@ static void run_virtuals(const job *j, tess_attn *attn, tess__attn_scratch *w)
         tess__virtual_spread(attn, j->tiles);
 }
 
+/* Rows of the longest range. */
+static int64_t longest_range(const job *j)
+{
+    int64_t most = 0;
+    for (int64_t r = 0; r < j->ranges; r++) {
+        const int64_t rows =
+            row_of(j, j->units * (r + 1) / j->ranges) - row_of(j, j->units * r / j->ranges);
+        most = TESS_MAX(most, rows);
+    }
+    return most;
+}
+
 /* One range of one head, all tiles. */
 static void run_range(const job *j, tess__work_queue *run, int64_t head, int64_t range,
                       tess__attn_scratch *w)
@@ -266,8 +287,13 @@ static void run_range(const job *j, tess__work_queue *run, int64_t head, int64_t
     const tess_attn_shape *s = &j->attn->shape;
     const int64_t b = head / s->heads, h = head % s->heads;
     const int64_t first = j->units * range / j->ranges, last = j->units * (range + 1) / j->ranges;
-    const int64_t row_first = j->sel ? j->sel->bounds_k[first] : first;
-    const int64_t row_last = j->sel ? j->sel->bounds_k[last] : last;
+    const int64_t row_first = row_of(j, first), row_last = row_of(j, last);
+    const int thread = (int)(w - j->attn->scratch);
+    const tess__bf16_attn *bf16 = j->attn->bf16;
+    tess__bf16_keys packed;
+    if (bf16)
+        packed = tess__bf16_range(j->attn, j->by_rows, j->saved->k, j->saved->v, head, row_first,
+                                  row_last, thread);
     const int virtual = tess__compensates(j->attn, j->sel), clusters = j->attn->clusters;
     if (virtual && clusters) {
         start_clusters(j, head, row_first, row_last);
@@ -285,15 +311,18 @@ static void run_range(const job *j, tess__work_queue *run, int64_t head, int64_t
             task.weights = tess__cluster_weights(j->attn, head, tile.begin);
         else if (task.tile.dropped > 0)
             task.start = tess__virtual_start(j->attn, j->tiles, head, t);
-        cut_keys(&task.tile.keys, first, last);
+        cut_keys(j, &task.tile.keys, first, last);
         const int has_keys =
             task.tile.keys.units ? task.tile.keys.n > 0 : task.tile.keys.end > task.tile.keys.begin;
-        if (has_keys)
+        if (has_keys && bf16)
+            bf16->products->backward(&task, &packed, &bf16->scratch[thread]);
+        else if (has_keys)
             j->attn->ctx->kernels->attn_backward(&task, w);
         tess__work_queue_meanwhile(run);
         if (range > 0 && !tess__work_queue_wait(run, finished - 1, t))
             return;
-        hand_over(j, b, h, range == 0 && task.tile.dropped == 0, &tile, w->acc, has_keys);
+        hand_over(j, b, h, range == 0 && task.tile.dropped == 0, &tile,
+                  bf16 ? bf16->scratch[thread].acc : w->acc, has_keys);
         atomic_store_explicit(finished, t + 1, memory_order_release);
     }
 }
@@ -333,12 +362,16 @@ tess_status tess_attn_backward(tess_attn *attn, const tess_selection *sel,
         .dk = dk,
         .dv = dv,
         .tiles = tess__tile_count(attn, sel),
-        .units = sel ? sel->n_k : attn->shape.tokens_k,
+        .unit_rows = attn->bf16 ? TESS_BF16_GROUP : 1,
+        .by_rows = tess__bf16_by_rows(sel),
     };
+    j.units = sel ? sel->n_k : (attn->shape.tokens_k + j.unit_rows - 1) / j.unit_rows;
     j.ranges = choose_ranges(attn, sel, j.units);
     j.parts = tess__virtual_parts(&attn->shape, j.tiles);
     if (tess__compensates(attn, sel))
         TESS_TRY(tess__attn_reserve(attn, j.tiles));
+    if (attn->bf16)
+        TESS_TRY(tess__bf16_reserve(attn, longest_range(&j)));
     for (int64_t i = 0; i < heads * TESS_RANGES_MAX; i++)
         atomic_init(&attn->finished[i], 0);
 

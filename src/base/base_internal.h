@@ -98,6 +98,9 @@ double tess__median(double *x, size_t n);
 struct tess_ctx {
     const tess__kernels *kernels;
     const char *isa;
+    int isa_given;           /* 1: not found by itself */
+    _Atomic int products_of; /* products.c: the instruction set whose products in bf16 are used, or
+                                 -1: not measured yet, -2: none */
     int threads;
     tess_allocator allocator;
     tess_log_fn log;
@@ -249,6 +252,16 @@ int64_t tess__cpu_ns(void);
 
 /* tess_timing_run with the probes on `threads` threads; progress reports `what`. Options have no
  * defaults here. */
+/* products.c: the products in bf16 of a context, or NULL where fp32 computes. */
+const tess__products *tess__products_of(tess_ctx *ctx, const char **isa);
+
+/* The rate of multiply-adds that probes use: the context's, or of products in bf16. */
+typedef int64_t (*tess__rate_fn)(int64_t rounds, float *sink);
+tess__rate_fn tess__rate_of(tess_ctx *ctx, tess_precision precision);
+
+/* FLOP/s of one thread, the best of a few short probes. */
+double tess__rate_measure(tess__rate_fn rate);
+
 tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
                              const tess_timing_opts *opts, tess_timed_fn fn, void *user,
                              tess_timing *timing);

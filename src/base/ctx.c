@@ -102,7 +102,7 @@ static tess_status find_isa(const char *name, int *index)
 {
     for (int i = 0; i < tess__isa_total; i++) {
         const char *why = tess__isa_missing(i);
-        if (!name && !*why && !tess__isas[i].test_only) {
+        if (!name && !*why && !tess__isas[i].test_only && !tess__isas[i].products) {
             *index = i;
             return TESS_OK;
         }
@@ -115,7 +115,8 @@ static tess_status find_isa(const char *name, int *index)
         }
     }
     return tess__fail(TESS_EINVAL,
-                      "tess_ctx_create: isa is \"%s\", must be avx512, avx2, neon, base or wide",
+                      "tess_ctx_create: isa is \"%s\", must be avx512, avx2, neon, base, "
+                      "wide, amx, avx512-bf16, wide-tiles or wide-pairs",
                       name ? name : "");
 }
 
@@ -164,7 +165,9 @@ tess_status tess_ctx_create(const tess_ctx_opts *opts, tess_ctx **ctx)
         return tess__nomem(bytes);
     *made = (tess_ctx){
         .kernels = tess__isas[isa].kernels,
+        .products_of = -1,
         .isa = tess__isas[isa].name,
+        .isa_given = name && *name,
         .threads = threads,
         .allocator = allocator,
         .log = opts->log,
@@ -214,6 +217,7 @@ tess_status tess_isa_query(int index, tess_isa *isa)
         .bytes = tess__isas[index].bytes,
         .available = !*why,
         .test_only = tess__isas[index].test_only,
+        .bf16 = tess__isas[index].products != NULL,
         .why = why,
     };
     return TESS_OK;

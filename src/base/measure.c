@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* measure.c - the peaks of this machine: FMA rate, memory read and copy bandwidth.
+/* measure.c - the peaks of this machine: FMA rate, products in bf16, memory read and copy bandwidth.
  *
  * Each is measured on one thread and on all of the context's, and is the best quiet sample of
  * timing.c. The memory is cut evenly over the threads that will use it, and each touches its own
@@ -10,6 +10,7 @@
  * cache of 260 MiB.
  */
 #include "base_internal.h"
+#include "kernels/bf16/bf16.h"
 
 #include <omp.h>
 #include <string.h>
@@ -17,7 +18,8 @@
 typedef struct {
     const tess_ctx *ctx;
     int threads;
-    int64_t rounds; /* of the FMA kernel, per thread */
+    tess__rate_fn multiply; /* what run_rate measures */
+    int64_t rounds;         /* of it, per thread */
     float *memory;
     size_t floats;  /* of memory; a multiple of 2 * 16 * threads * windows */
     size_t windows; /* of each thread's part */
@@ -26,14 +28,14 @@ typedef struct {
     double work;    /* flop or bytes of one call */
 } job;
 
-static tess_status run_fma(void *user)
+static tess_status run_rate(void *user)
 {
     job *j = user;
     double flop = 0.0;
 #pragma omp parallel num_threads(j->threads) reduction(+ : flop)
     {
         float sink = 0.0f;
-        flop += (double)j->ctx->kernels->fma(j->rounds, &sink);
+        flop += (double)j->multiply(j->rounds, &sink);
     }
     j->work = flop;
     return TESS_OK;
@@ -113,6 +115,25 @@ static void size_memory(const tess_machine *machine, job *j)
     j->floats = ((size_t)bytes / sizeof(float) + unit - 1) / unit * unit;
 }
 
+/* Products in bf16 of every instruction set that this machine has, by the same threads. */
+static tess_status measure_bf16(tess_ctx *ctx, job *j, int all, tess_speed *found)
+{
+    enum { MOST = sizeof found->bf16 / sizeof *found->bf16 };
+    found->n_bf16 = 0;
+    for (int i = 0; i < tess__isa_total && found->n_bf16 < MOST; i++) {
+        const tess__isa *isa = &tess__isas[i];
+        if (!isa->products || isa->test_only || *tess__isa_missing(i))
+            continue;
+        const int at = found->n_bf16++;
+        j->multiply = isa->products->rate;
+        j->rounds = 20000;
+        found->bf16[at].isa = isa->name;
+        TESS_TRY(rate(ctx, j, "measuring the rate of bf16", run_rate, found,
+                      all ? &found->bf16[at].all : &found->bf16[at].one));
+    }
+    return TESS_OK;
+}
+
 tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
 {
     TESS_REQUIRE(ctx, speed);
@@ -121,7 +142,10 @@ tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
     tess_speed found = {0};
     tess_status status = TESS_OK;
     for (int all = 0; all < 2 && status == TESS_OK; all++) {
-        job j = {.ctx = ctx, .threads = all ? ctx->threads : 1, .rounds = 1000000};
+        job j = {.ctx = ctx,
+                 .threads = all ? ctx->threads : 1,
+                 .multiply = ctx->kernels->fma,
+                 .rounds = 1000000};
         size_memory(&machine, &j);
         j.memory = TESS_ALLOC(ctx, j.floats * sizeof(float));
         status = touch(&j);
@@ -130,13 +154,15 @@ tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed)
             tess_timed_fn run;
             double *result;
         } peaks[] = {
-            {"measuring the FMA rate", run_fma, all ? &found.flops_all : &found.flops_one},
+            {"measuring the FMA rate", run_rate, all ? &found.flops_all : &found.flops_one},
             {"measuring memory reads", run_read, all ? &found.read_all : &found.read_one},
             {"measuring memory copies", run_copy, all ? &found.copy_all : &found.copy_one},
         };
         for (int i = 0; i < 3 && status == TESS_OK; i++)
             status = rate(ctx, &j, peaks[i].what, peaks[i].run, &found, peaks[i].result);
         tess__free(ctx, j.memory);
+        if (status == TESS_OK)
+            status = measure_bf16(ctx, &j, all, &found);
     }
     TESS_TRY(status);
     *speed = found;

@@ -3,7 +3,7 @@
  *
  *   probe, sample, probe, sample, ..., probe
  *
- * A probe runs the FMA kernel for about half a millisecond on every thread and adds up their rates.
+ * A probe runs the FMA kernel, or products in bf16, for about half a millisecond on every thread and adds up their rates.
  * A sample is quiet if the probes on both its sides reach `quiet` of the best probe of the run, and
  * if the process was not preempted meanwhile: a probe is shorter than a time slice, so the count
  * of involuntary switches shows what happens inside a long sample. The others are dropped and
@@ -43,12 +43,12 @@ static double seconds_since(int64_t start)
 }
 
 /* Rounds of the FMA kernel that take about PROBE_NS: doubled until the clock can see them. */
-static int64_t calibrate(const tess_ctx *ctx)
+static int64_t calibrate(tess__rate_fn rate)
 {
     float sink = 0.0f;
     for (int64_t rounds = 1024;; rounds *= 2) {
         const int64_t start = tess_clock_ns();
-        ctx->kernels->fma(rounds, &sink);
+        rate(rounds, &sink);
         const int64_t ns = tess_clock_ns() - start;
         if (ns >= PROBE_NS / 4 || rounds >= (int64_t)1 << 40)
             return ns > 0 ? rounds * PROBE_NS / ns + 1 : rounds;
@@ -56,14 +56,14 @@ static int64_t calibrate(const tess_ctx *ctx)
 }
 
 /* FLOP/s of all threads together. */
-static double probe(const tess_ctx *ctx, int threads, int64_t rounds)
+static double probe(tess__rate_fn fma, int threads, int64_t rounds)
 {
     double rate = 0.0;
 #pragma omp parallel num_threads(threads) reduction(+ : rate)
     {
         float sink = 0.0f;
         const int64_t start = tess_clock_ns();
-        const int64_t flop = ctx->kernels->fma(rounds, &sink);
+        const int64_t flop = fma(rounds, &sink);
         rate += (double)flop / seconds_since(start);
     }
     return rate;
@@ -117,9 +117,10 @@ tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
     r.aside = (unsigned char *)(r.kept + most);
 
     tess_status status = TESS_OK;
-    const int64_t rounds = calibrate(ctx);
-    probe(ctx, threads, rounds); /* wakes the threads */
-    double best = r.probes[0] = probe(ctx, threads, rounds);
+    const tess__rate_fn rate = tess__rate_of(ctx, opts->probe);
+    const int64_t rounds = calibrate(rate);
+    probe(rate, threads, rounds); /* wakes the threads */
+    double best = r.probes[0] = probe(rate, threads, rounds);
     int n = 0, quiet = 0, warm = 0;
     while (status == TESS_OK && n < most && quiet < wanted) {
         const long before = switches();
@@ -128,13 +129,13 @@ tess_status tess__timing_run(tess_ctx *ctx, const char *what, int threads,
         r.times[n] = seconds_since(start);
         if (!warm && r.times[n] < warm_seconds) {
             warm = 1;
-            r.probes[0] = probe(ctx, threads, rounds);
+            r.probes[0] = probe(rate, threads, rounds);
             best = TESS_MAX(r.probes[0], best);
             continue;
         }
         warm = 1;
         r.aside[n] = (unsigned char)pushed_aside(switches() - before, r.times[n], threads);
-        r.probes[++n] = probe(ctx, threads, rounds);
+        r.probes[++n] = probe(rate, threads, rounds);
         best = TESS_MAX(r.probes[n], best);
         quiet = keep_quiet(&r, n, opts->quiet * best);
         if (status == TESS_OK)
@@ -162,6 +163,7 @@ tess_status tess_timing_run(tess_ctx *ctx, const tess_timing_opts *opts, tess_ti
     TESS_TRY(
         tess__check_range(__func__, "samples_max", o.samples_max, o.samples, 4 * SAMPLES_LIMIT));
     TESS_TRY(tess__check_number(__func__, "quiet", o.quiet, 0, 1));
+    TESS_TRY(tess__check_enum(__func__, "probe", (int)o.probe, 2, "tess_precision"));
     o.quiet = o.quiet > 0.0 ? o.quiet : 0.93;
     return tess__timing_run(ctx, "timing", ctx->threads, &o, fn, user, timing);
 }

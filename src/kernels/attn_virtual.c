@@ -22,6 +22,7 @@
  * side.
  */
 #include "attn_tile.h"
+#include "cluster_keys.h"
 #include "entries.h"
 #include "virtual_key.h"
 
@@ -65,6 +66,27 @@ void TESS_K(tess__attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cu
         sum_rows(sums, w->kp, n, t->dim);
         sum_rows(sums + t->dim, w->vp, n, t->dim);
     }
+}
+
+/* The virtual keys of a tile that drops rows: rows of w->mean, their values as many rows later as
+ * there are clusters, or one. bias is the base-2 logarithm of the rows that each stands for. Returns
+ * how many. */
+int TESS_K(tess__attn_means)(const tess__attn_tile *t, float *bias, tess__attn_scratch *w)
+{
+    int n = 1, of[TESS_CLUSTERS_MAX];
+    bias[0] = (float)t->dropped;
+    if (t->clusters > 0) {
+        TESS_K(tess__attn_cluster_sums)(t, w->sum, w->count, w);
+        n = clusters_finish(t, w, of, bias);
+    } else {
+        key_cursor at = {0, 0};
+        memset(w->sum, 0, 2 * (size_t)t->dim * sizeof *w->sum);
+        TESS_K(tess__attn_sums)(t, t->tokens, &at, w->sum, w);
+        virtual_finish(t, w->sum, w);
+    }
+    for (int i = 0; i < n; i++)
+        bias[i] = log2f(bias[i]);
+    return n;
 }
 
 /* p' goes to w->m, ds' to w->l. */

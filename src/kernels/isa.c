@@ -52,6 +52,26 @@ static const char *missing_avx512(void)
     return missing_avx2();
 }
 
+static const char *missing_avx512_bf16(void)
+{
+    unsigned a, b, c, d;
+    if (*missing_avx512())
+        return missing_avx512();
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & 1u << 5))
+        return "the CPU offers no AVX512-BF16";
+    return "";
+}
+
+static const char *missing_amx(void)
+{
+    const tess_amx state = tess__amx_state();
+    if (state == TESS_AMX_ABSENT)
+        return "the CPU or the hypervisor offers no AMX with bf16";
+    if (state == TESS_AMX_REFUSED)
+        return "the operating system does not grant the state of AMX tiles";
+    return missing_avx512_bf16();
+}
+
 static const char *missing_neon(void)
 {
     return "an instruction set of arm64 processors";
@@ -63,6 +83,16 @@ static const char *missing_avx2(void)
 }
 
 static const char *missing_avx512(void)
+{
+    return missing_avx2();
+}
+
+static const char *missing_avx512_bf16(void)
+{
+    return missing_avx2();
+}
+
+static const char *missing_amx(void)
 {
     return missing_avx2();
 }
@@ -101,17 +131,42 @@ extern const tess__kernels tess__kernels_neon;
 #ifdef TESS_HAVE_ISA_WIDE
 extern const tess__kernels tess__kernels_wide;
 #define KERNELS_WIDE &tess__kernels_wide
+extern const tess__products tess__products_wide_tiles, tess__products_wide_pairs;
+#define PRODUCTS_WIDE_TILES &tess__products_wide_tiles
+#define PRODUCTS_WIDE_PAIRS &tess__products_wide_pairs
 #else
 #define KERNELS_WIDE NULL
+#define PRODUCTS_WIDE_TILES NULL
+#define PRODUCTS_WIDE_PAIRS NULL
+#endif
+#ifdef TESS_HAVE_ISA_AMX
+extern const tess__products tess__products_amx;
+#define KERNELS_AMX &tess__kernels_avx512
+#define PRODUCTS_AMX &tess__products_amx
+#else
+#define KERNELS_AMX NULL
+#define PRODUCTS_AMX NULL
+#endif
+#ifdef TESS_HAVE_ISA_AVX512_BF16
+extern const tess__products tess__products_avx512_bf16;
+#define KERNELS_AVX512_BF16 &tess__kernels_avx512
+#define PRODUCTS_AVX512_BF16 &tess__products_avx512_bf16
+#else
+#define KERNELS_AVX512_BF16 NULL
+#define PRODUCTS_AVX512_BF16 NULL
 #endif
 extern const tess__kernels tess__kernels_base;
 
 const tess__isa tess__isas[] = {
-    {"avx512", KERNELS_AVX512, 64, 0, missing_avx512},
-    {"avx2", KERNELS_AVX2, 32, 0, missing_avx2},
-    {"neon", KERNELS_NEON, 16, 0, missing_neon},
-    {"base", &tess__kernels_base, 16, 0, missing_nothing},
-    {"wide", KERNELS_WIDE, 64, 1, missing_nothing},
+    {"avx512", KERNELS_AVX512, NULL, 64, 0, missing_avx512},
+    {"avx2", KERNELS_AVX2, NULL, 32, 0, missing_avx2},
+    {"neon", KERNELS_NEON, NULL, 16, 0, missing_neon},
+    {"base", &tess__kernels_base, NULL, 16, 0, missing_nothing},
+    {"wide", KERNELS_WIDE, NULL, 64, 1, missing_nothing},
+    {"amx", KERNELS_AMX, PRODUCTS_AMX, 64, 0, missing_amx},
+    {"avx512-bf16", KERNELS_AVX512_BF16, PRODUCTS_AVX512_BF16, 64, 0, missing_avx512_bf16},
+    {"wide-tiles", KERNELS_WIDE, PRODUCTS_WIDE_TILES, 64, 1, missing_nothing},
+    {"wide-pairs", KERNELS_WIDE, PRODUCTS_WIDE_PAIRS, 64, 1, missing_nothing},
 };
 const int tess__isa_total = sizeof tess__isas / sizeof tess__isas[0];
 

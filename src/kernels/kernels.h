@@ -65,6 +65,7 @@ typedef struct {
     /* attn_virtual.c */
     void (*attn_total)(double *total, const tess__rows *x, int bf16, int dim, int64_t begin,
                        int64_t end, tess__attn_scratch *w);
+    int (*attn_means)(const tess__attn_tile *t, float *bias, tess__attn_scratch *w);
     void (*attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cursor *at, double *sums,
                       tess__attn_scratch *w);
     void (*attn_virtual)(const tess__attn_bwd *job, const double *sums, float *dq,
@@ -144,15 +145,20 @@ typedef struct {
     void (*fixed_read)(float *y, const int64_t *sum, int64_t n);
 } tess__kernels;
 
+/* Products in bf16: bf16/bf16.h. */
+typedef struct tess__products tess__products;
+
 typedef struct {
     const char *name;
-    const tess__kernels *kernels; /* NULL: not in this build */
-    int bytes;                    /* of a vector */
+    const tess__kernels *kernels;   /* NULL: not in this build */
+    const tess__products *products; /* in bf16; NULL: it has none */
+    int bytes;                      /* of a vector */
     int test_only;
     const char *(*missing)(void); /* why this machine cannot run it; "" if it can */
 } tess__isa;
 
-/* The instruction sets, best first. */
+/* The instruction sets, best first; behind them those that have products in bf16, whose other
+ * kernels are those of one before. */
 extern const tess__isa tess__isas[];
 extern const int tess__isa_total;
 

@@ -14,10 +14,11 @@ TESS_BEGIN_DECLS
 /* ---- the machine ------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *name; /* "base", "avx2", "avx512", "neon", "wide" */
+    const char *name; /* "avx512", "avx2", "neon", "base", "wide"; "amx", "avx512-bf16" */
     int bytes;        /* of a vector */
     int available;    /* 1: can be chosen here */
     int test_only;    /* 1: never chosen unless asked for */
+    int bf16;         /* 1: multiplies in bf16; all else is as in another set */
     const char *why;  /* why it is not available; "" if it is */
 } tess_isa;
 
@@ -46,6 +47,17 @@ typedef struct {
 
 TESS_API tess_status tess_machine_query(const tess_ctx *ctx, tess_machine *machine);
 
+/* How a context multiplies where TESS_PRECISION_BF16 is asked for. Unless its instruction set was
+ * given, the first call measures the rates of those that this machine has, a few milliseconds each,
+ * and keeps the fastest; where none is faster than multiply-adds in fp32, these are used. */
+typedef struct {
+    tess_precision precision; /* BF16; FP32: bf16 is storage alone */
+    const char *isa;          /* that multiplies */
+    char why[192];            /* of FP32: why; "" otherwise */
+} tess_bf16_use;
+
+TESS_API tess_status tess_bf16_query(tess_ctx *ctx, tess_bf16_use *use);
+
 /* Peaks measured with this context's ISA, on one thread and on all of its threads; disturbed
  * samples are dropped. Takes a second or two. */
 typedef struct {
@@ -53,6 +65,11 @@ typedef struct {
     double read_one, read_all;   /* bytes/s read from memory, beyond the caches */
     double copy_one, copy_all;   /* bytes/s copied by memcpy (each byte counted once) */
     int kept, dropped;           /* samples */
+    struct {
+        const char *isa; /* of products in bf16 that this machine has */
+        double one, all; /* FLOP/s on registers, on numbers that are not 0 */
+    } bf16[4];
+    int n_bf16;
 } tess_speed;
 
 TESS_API tess_status tess_machine_measure(tess_ctx *ctx, tess_speed *speed);
@@ -102,6 +119,7 @@ typedef struct {
     int samples_max; /* give up after this many; 0: 4 * samples */
     double quiet;    /* a sample counts if the FMA rate before and after it is at least this share
                         of the run's best, and the process was not preempted in it; 0: 0.93 */
+    tess_precision probe; /* BF16: probes multiply as TESS_PRECISION_BF16 does in this context */
 } tess_timing_opts;
 
 typedef struct {
@@ -110,7 +128,7 @@ typedef struct {
     int kept, dropped;   /* samples; the numbers above are over the kept ones */
     int disturbed;       /* 1: fewer than the samples wanted were quiet. With kept 0 the numbers
                             are over all samples */
-    double flops;        /* best FMA rate of the probes, all threads of the context */
+    double flops;        /* best rate of the probes, all threads of the context */
 } tess_timing;
 
 typedef tess_status (*tess_timed_fn)(void *user);

@@ -529,8 +529,8 @@ static tess_status s_density(world *w)
     return status == TESS_OK ? tess_overlap_measure(w->ctx, &in, 0, &overlap) : status;
 }
 
-/* The first backward pass with virtual keys takes memory for them. */
-static tess_status attn_virtual(world *w, int compensate)
+/* The first backward pass takes memory for virtual keys, and for keys packed in bf16. */
+static tess_status attn_passes(world *w, int compensate, tess_precision precision)
 {
     static float x[2 * 50 * 16], dk[2 * 50 * 16], dv[2 * 50 * 16], o[2 * 40 * 16], dq[2 * 40 * 16];
     static float lse[2 * 40];
@@ -539,7 +539,8 @@ static tess_status attn_virtual(world *w, int compensate)
                                    .head_dim = 16,
                                    .tokens_q = 40,
                                    .tokens_k = 50,
-                                   .compensate = compensate};
+                                   .compensate = compensate,
+                                   .precision = precision};
     const tess_view q = {x, TESS_DTYPE_F32, 0, 40 * 16, 16}, k = {x, TESS_DTYPE_F32, 0, 800, 16};
     const tess_view vo = {o, TESS_DTYPE_F32, 0, 640, 16}, vdq = {dq, TESS_DTYPE_F32, 0, 640, 16};
     const tess_view vdk = {dk, TESS_DTYPE_F32, 0, 800, 16}, vdv = {dv, TESS_DTYPE_F32, 0, 800, 16};
@@ -556,12 +557,17 @@ static tess_status attn_virtual(world *w, int compensate)
 
 static tess_status s_attn_virtual(world *w)
 {
-    return attn_virtual(w, 1);
+    return attn_passes(w, 1, TESS_PRECISION_FP32);
 }
 
 static tess_status s_attn_clusters(world *w)
 {
-    return attn_virtual(w, 8);
+    return attn_passes(w, 8, TESS_PRECISION_FP32);
+}
+
+static tess_status s_attn_bf16(world *w)
+{
+    return attn_passes(w, 1, TESS_PRECISION_BF16);
 }
 
 static tess_status s_break_even(world *w)
@@ -609,6 +615,7 @@ static const scenario scenarios[] = {
     {"measure density and overlap", s_density, NULL, NULL, 0},
     {"gradients of virtual keys", s_attn_virtual, NULL, &sel_shape, 0},
     {"attend with clusters of keys", s_attn_clusters, NULL, &sel_shape, 0},
+    {"attend with products in bf16", s_attn_bf16, NULL, &sel_shape, 0},
     {"measure the break-even density", s_break_even, NULL, NULL, 0},
     {"work from masks", s_work_masks, NULL, NULL, 0},
     {"work from a file", s_work_load, NULL, NULL, 0},

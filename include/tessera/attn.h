@@ -135,7 +135,7 @@ TESS_API tess_status tess_attn_create(tess_ctx *ctx, const tess_attn_shape *shap
  * With TESS_PRECISION_BF16, q, k, v and dout are rounded to bf16 before they are multiplied, and so
  * are the softmax's weights and their gradients: errors of 2e-3 of the largest element. Where no
  * instruction of this machine is faster at it, products are in fp32 instead, on what the caller
- * stores: tess_attn_precision_query (advanced/precision.h) tells. A row's bits then depend on its
+ * stores: tess_attn_precision_query (advanced/precision.h) says so. A row's bits then depend on its
  * list of keys and on the head.
  *
  * With shape.compensate, each group has one key more, which stands for the n keys that its list

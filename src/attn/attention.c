@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE_DENSE = 96 }; /* divides by every register block */
-enum { TILE_BF16 = 128 }; /* of whole blocks */
+enum {
+    TILE_DENSE = 96, /* divides by every register block */
+    TILE_BF16 = TESS_BF16_TILE,
+};
 
 /* ---- creation ------------------------------------------------------------------------------ */
 

@@ -243,9 +243,9 @@ static void finish(const tess__attn_tile *t, tess__bf16_scratch *w)
         factor[i] = t->scale;
     for (int b = 0; b < t->n; b += BLOCK)
         for (int d = 0; d < wide; d += BLOCK)
-            block_turn(w->acc + (ptrdiff_t)b * wide + d, wide,
-                       w->sum + (ptrdiff_t)b * wide + (ptrdiff_t)d * BLOCK, factor,
-                       t->n - b < BLOCK ? t->n - b : BLOCK, BLOCK);
+            block_transposed(w->acc + (ptrdiff_t)b * wide + d, wide,
+                             w->sum + (ptrdiff_t)b * wide + (ptrdiff_t)d * BLOCK, factor,
+                             t->n - b < BLOCK ? t->n - b : BLOCK, BLOCK);
 }
 
 void TESS_K(tess__bf16_backward)(const tess__attn_bwd *job, const tess__bf16_keys *keys,

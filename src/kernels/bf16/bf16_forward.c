@@ -339,8 +339,8 @@ static void finish(const tess__attn_fwd *job, int any, tess__bf16_scratch *w)
             if (!any)
                 memset(w->sum + (ptrdiff_t)b * wide + (ptrdiff_t)d * BLOCK, 0,
                        BLOCK_SIZE * sizeof *x);
-            block_turn(t->rows ? rows : rows + d, t->rows ? BLOCK : job->stride_o, x, factor, n,
-                       left);
+            block_transposed(t->rows ? rows : rows + d, t->rows ? BLOCK : job->stride_o, x, factor,
+                             n, left);
             for (int i = 0; t->rows && i < n; i++)
                 memcpy(job->o + t->rows[b + i] * job->stride_o + d, rows + (ptrdiff_t)i * BLOCK,
                        (size_t)left * sizeof *rows);

@@ -119,23 +119,30 @@ PRODUCTS void block_pairs(uint16_t *out, const uint16_t *const *rows, int column
     }
 }
 
+/* 16 elements, each the low half of a word. */
+VINLINE vi words_widen(const uint16_t *p)
+{
+    typedef uint16_t halves __attribute__((vector_size(TESS_VEC / 2)));
+    typedef uint32_t words __attribute__((vector_size(TESS_VEC)));
+    halves x;
+    memcpy(&x, p, sizeof x);
+    return (vi) __builtin_convertvector(x, words);
+}
+
 PRODUCTS void block_beside(uint16_t *out, const uint16_t *const *rows, int column)
 {
-    for (int j = 0; j < 16; j++)
-        for (int h = 0; h < 2; h++) {
-            const uint16_t *a = rows[j] + column + 16 * h, *b = rows[j + 16] + column + 16 * h;
-            uint16_t *to = out + (ptrdiff_t)HALF_SIZE * h + (ptrdiff_t)j * 32;
-            for (int c = 0; c < 16; c++) {
-                to[2 * c] = a[c];
-                to[2 * c + 1] = b[c];
-            }
+    for (int h = 0; h < 2; h++)
+        for (int j = 0; j < 16; j++) {
+            const vi a = words_widen(rows[j] + column + 16 * h);
+            const vi b = words_widen(rows[j + 16] + column + 16 * h);
+            words_store(out + (ptrdiff_t)HALF_SIZE * h + (ptrdiff_t)j * 32, a | b << 16);
         }
 }
 
 /* out[c][r] = factor[c] * x[r][c] for columns 0..n - 1 of a block of floats, which become rows
  * `stride` apart of which `left` elements exist. */
-PRODUCTS void block_turn(float *out, int64_t stride, const float *x, const float *factor, int n,
-                         int left)
+PRODUCTS void block_transposed(float *out, int64_t stride, const float *x, const float *factor,
+                               int n, int left)
 {
     for (int c0 = 0; c0 < n; c0 += 16)
         for (int r0 = 0; r0 < BLOCK && r0 < left; r0 += 16) {

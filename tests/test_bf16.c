@@ -15,7 +15,7 @@
 static const double tol_rms = 3e-3, unit = 0x1p-8, polynomial = 3e-4;
 enum { MANY = 4000 };
 
-/* ---- comparing --------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 /* As the tensors that bf16 stores: rounding of the inputs is not what is tested. */
 static void round_inputs(setting *s)
@@ -119,7 +119,7 @@ static void check(tess_ctx *ctx, const problem *p)
     drop(&s);
 }
 
-/* ---- every instruction set --------------------------------------------------------------------- */
+/* ---- every instruction set ------------------------------------------------------------------- */
 
 static void on_every_set(void (*fn)(tess_ctx *ctx))
 {
@@ -183,7 +183,7 @@ static void lists_and_virtual_keys_are_as_exact_as_bf16(void **state)
     on_every_set(check_lists);
 }
 
-/* ---- limits ------------------------------------------------------------------------------------ */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* Queries and keys of length 1 but for rounding, along one axis or against it, so that the bound of
  * |q| |k| is reached: scores are +-scale. */
@@ -265,7 +265,7 @@ static void nan_and_infinity_reach_their_row_alone(void **state)
     on_every_set(check_nan);
 }
 
-/* ---- what must hold besides -------------------------------------------------------------------- */
+/* ---- what must hold besides ------------------------------------------------------------------ */
 
 static void check_full(tess_ctx *ctx)
 {
@@ -360,7 +360,7 @@ static void the_steady_state_allocates_nothing(void **state)
     on_every_set(check_steady);
 }
 
-/* ---- which precision --------------------------------------------------------------------------- */
+/* ---- which precision ------------------------------------------------------------------------- */
 
 static void without_the_instructions_fp32_computes_and_says_so(void **state)
 {

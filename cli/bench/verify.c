@@ -73,8 +73,8 @@ static double tolerance_fp32(const problem *p)
 
 /* The gradients pass through two such products and a difference, dp - delta, that may cancel by a
  * few times. With products in bf16 weights and their gradients are rounded by at most 2^-8 of
- * each, and so is what is summed of them; lse sums rounded weights, which leaves 2^-8 / sqrt(n) of n
- * keys; the polynomial of exp2 adds 1e-4, twice. */
+ * each, and so is what is summed of them; lse sums rounded weights, which leaves 2^-8 / sqrt(n)
+ * of n keys; the polynomial of exp2 adds 1e-4, twice. */
 static double tolerance(const workload *w, int backward)
 {
     const double fp32 = tolerance_fp32(&w->p);

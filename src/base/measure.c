@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* measure.c - the peaks of this machine: FMA rate, products in bf16, memory read and copy bandwidth.
+/* measure.c - the peaks of this machine: FMAs, products in bf16, memory read and copy bandwidth.
  *
  * Each is measured on one thread and on all of the context's, and is the best quiet sample of
  * timing.c. The memory is cut evenly over the threads that will use it, and each touches its own

@@ -3,7 +3,8 @@
  *
  *   probe, sample, probe, sample, ..., probe
  *
- * A probe runs the FMA kernel, or products in bf16, for about half a millisecond on every thread and adds up their rates.
+ * A probe runs the FMA kernel, or products in bf16, for about half a millisecond on every thread
+ * and adds up their rates.
  * A sample is quiet if the probes on both its sides reach `quiet` of the best probe of the run, and
  * if the process was not preempted meanwhile: a probe is shorter than a time slice, so the count
  * of involuntary switches shows what happens inside a long sample. The others are dropped and

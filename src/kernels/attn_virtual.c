@@ -69,8 +69,8 @@ void TESS_K(tess__attn_sums)(const tess__attn_tile *t, int64_t end, tess__key_cu
 }
 
 /* The virtual keys of a tile that drops rows: rows of w->mean, their values as many rows later as
- * there are clusters, or one. bias is the base-2 logarithm of the rows that each stands for. Returns
- * how many. */
+ * there are clusters, or one. bias is the base-2 logarithm of the rows that each stands for.
+ * Returns how many. */
 int TESS_K(tess__attn_means)(const tess__attn_tile *t, float *bias, tess__attn_scratch *w)
 {
     int n = 1, of[TESS_CLUSTERS_MAX];

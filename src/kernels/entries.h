@@ -11,8 +11,8 @@
 /* clang-format off */
 #define TESS_EACH_KERNEL(X)                                                                        \
     X(fma) X(read)                                                                                 \
-    X(attn_forward) X(attn_backward) X(attn_total) X(attn_means) X(attn_sums) X(attn_virtual)                    \
-    X(attn_nearest) X(attn_cluster_sums) X(attn_cluster_keys)                                      \
+    X(attn_forward) X(attn_backward) X(attn_total) X(attn_sums) X(attn_virtual)                    \
+    X(attn_means) X(attn_nearest) X(attn_cluster_sums) X(attn_cluster_keys)                        \
     X(f32_from_bf16) X(bf16_from_f32) X(f32_from_f16) X(f16_from_f32)                              \
     X(scan_f32) X(scan_bf16) X(scan_f16) X(scan_f64)                                               \
     X(panel_pack) X(score) X(lse_step) X(mass_step)                                                \

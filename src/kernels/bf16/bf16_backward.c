@@ -142,7 +142,7 @@ static void prepare(const tess__attn_bwd *job, tess__bf16_scratch *w)
     memset(w->sum, 0, (size_t)((t->n + BLOCK - 1) / BLOCK * BLOCK * wide) * sizeof *w->sum);
 }
 
-/* P and dS of a chunk: block g of keys and b of queries at g * blocks + b, as pairs at b * 8 + g. */
+/* P and dS of a chunk: block g of keys and b of queries at g * blocks + b, pairs at b * 8 + g. */
 PRODUCTS void weigh_chunk(const int steps, const tess__attn_bwd *job, const chunk *c,
                           tess__bf16_scratch *w)
 {

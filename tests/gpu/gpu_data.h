@@ -153,7 +153,11 @@ static inline tess_gpu_rows rows_of(const gpu_case *c, const void *data, int64_t
 
 static inline tess_attn_shape shape_of(const gpu_case *c)
 {
-    return (tess_attn_shape){c->p.batch, c->p.heads, c->p.dim, c->p.tq, c->p.tk, 0.0f, 0};
+    return (tess_attn_shape){.batch = c->p.batch,
+                             .heads = c->p.heads,
+                             .head_dim = c->p.dim,
+                             .tokens_q = c->p.tq,
+                             .tokens_k = c->p.tk};
 }
 
 /* The largest number of rows of a group. */

@@ -29,6 +29,8 @@ from trace_programs import PROGRAMS
 
 RANDOM = 100
 NO_FAKES = ("ddp", "accumulated")        # DDP's reducer touches memory
+# Pipelines with split backward passes walk sets of parameters: the order of their operators changes from run to run.
+SPLIT = ("interleaved_zero_bubble", "zbv")
 # Copies that gloo's own reduce-scatter makes.
 GLOO = {"copy_", "split", "cat", "clone", "stack", "add_", "div_"}
 
@@ -154,10 +156,9 @@ def play(name, ranks, rank, folder, device):
         return json.load(file)
 
 
-def without_place(document):
-    """What fake and real tensors must agree in: everything but the device."""
-    document = dict(document, otherData=dict(document["otherData"], device=""))
-    return document
+def work(document):
+    """What fake and real tensors must agree in: not in waits, for a functional collective waits at once for a fake tensor."""
+    return [(e["name"], e["cat"], e["args"]) for e in document["traceEvents"] if e["cat"] != "wait"]
 
 
 def judge(name, ranks, folder):
@@ -177,10 +178,16 @@ def judge(name, ranks, folder):
 
 def fakes(name, ranks, folder):
     rank = 1
-    real, fake = (without_place(play(name, ranks, rank, folder, device)) for device in ("cpu", "meta"))
-    for i, (a, b) in enumerate(zip(real["traceEvents"], fake["traceEvents"])):
+    real, fake = (play(name, ranks, rank, folder, device) for device in ("cpu", "meta"))
+    if name in SPLIT:
+        fine, what = same_operators(*([list(o) for o in operators(d["traceEvents"])] for d in (real, fake)))
+        assert fine and calls(real["traceEvents"]) == calls(fake["traceEvents"]), f"{name}: {what}"
+        return
+    for i, (a, b) in enumerate(zip(work(real), work(fake))):
         assert a == b, f"{name}: event {i}: real {a}, fake {b}"
-    assert len(real["traceEvents"]) == len(fake["traceEvents"]), name
+    assert len(work(real)) == len(work(fake)), name
+    if any(e["args"].get("op") == "receive" for e in real["traceEvents"]):
+        return                           # buffers of messages live differently long: peaks are not compared
     a, b = real["otherData"]["peak_bytes"], fake["otherData"]["peak_bytes"]
     assert abs(a - b) <= 0.02 * a, f"{name}: peak {a} of real tensors, {b} of fake ones"
 

@@ -6,12 +6,12 @@
 
 Trains on clips of several sizes. After a third of the steps the last rank gets half of its time: it
 is stopped and continued (SIGSTOP, SIGCONT) every 10 ms, so that it computes slower and sends no sign
-of it. The log must then say that clips are planned anew, with that rank slower than the others, and
-steps must come out more even afterwards than before that.
+of it. The log must then say that clips are planned anew, with that rank slower than the others.
 
---numbers prints what a quiet machine with a core for each rank is to be judged by: the slowest rank's
-time over the predicted one and over the mean, before; the step after the new plan over the ideal one
-(the step before, times ranks / (ranks - 1/2)).
+--numbers prints what a quiet machine with a core for each rank is to be judged by, and fails where
+steps are no more even after the new plan: the slowest rank's time over the predicted one and over the
+mean, before; the step after the new plan over the ideal one (the step before, times ranks / (ranks -
+1/2)). Other jobs on the cores make all of them useless.
 """
 import argparse
 import json
@@ -112,15 +112,15 @@ def main():
         steps, slow_from, text = run(args, pathlib.Path(name).resolve())
     plans = [(int(step), [float(s) for s in speeds.split()])
              for step, speeds in re.findall(r"planned anew from step (\d+) on: .*; speeds of ranks ([\d. ]+)", text)]
-    slow = [(step, speeds) for step, speeds in plans if step > slow_from and speeds[-1] < 0.8 * max(speeds)]
+    slow = [(step, speeds) for step, speeds in plans if step > slow_from + 1 and speeds[-1] < 0.8 * max(speeds)]
     if not slow:
         sys.exit(f"rank {args.ranks - 1} had half of its time from step {slow_from} on, and no plan says so:\n{text}")
     last = slow[-1][0]
-    before = statistics.median(s["imbalance_measured"] for s in steps[slow_from + 1:slow[0][0] - 1])
+    before = statistics.median(s["imbalance_measured"] for s in steps[slow_from:slow[0][0] - 1])
     after = statistics.median(s["imbalance_measured"] for s in steps[last - 1:])
     print(f"slow from step {slow_from}, planned anew for step {slow[0][0]}: speeds {slow[-1][1]}; "
           f"imbalance {before:.2f}, then {after:.2f}")
-    if after >= before:
+    if args.numbers and after >= before:
         sys.exit("the new plan is no more even")
     if args.numbers:
         even = [s for s in steps[8:slow_from] if s["passes_predicted_ms"]]

@@ -10,7 +10,7 @@ try check attn,dim=20
 try check attn,tokens=0
 try bench attn,pass=up
 try check atn
-try check attn,precision=bf16
+try check attn,precision=fp8
 try check attn,tokens=2147483647,heads=3 2>&1 | sed -E 's/and .* are/and N are/' >&2
 printf 'attn\n# fine\nselect,rank=12\n' >bad.txt
 try bench --file bad.txt

@@ -36,8 +36,8 @@
 #define TEXT(member, help) OPTION(member, TEXT, 0, 0, NULL, NULL, help, NULL)
 
 static const char exact_help[] =
-    "the same bits on any number of ranks (1 to 8 for the tokens of a clip) and with every "
-    "strategy but ring and selective";
+    "results of the same bits on any number of ranks (up to 8 for the tokens of a clip) and with "
+    "every strategy; ring and selective are refused";
 static const char strategy_help[] =
     "how ranks share attention: contiguous, refined, fractional, ring, selective, degrees such as "
     "4x2r; auto: per layer, by predicted time";

@@ -76,8 +76,8 @@ class Run(unittest.TestCase):
         self.assertTrue(all(s["predictor_loss"] > 0 for s in steps))
         decisions = self.value("dsv/checkpoints/step-000005/decisions.json")
         self.assertEqual(list(decisions), ["format", "version", "layers", "heads", "cube_chosen", "break_even",
-                                           "window", "predictor_loss", "predictor_updates", "attention", "cubes",
-                                           "decisions"])
+                                           "window", "predictor_loss", "calibration", "predictor_updates",
+                                           "attention", "cubes", "decisions"])
         self.assertEqual(decisions["decisions"][0], {"stage": "sparse", "since": 4, "back": [0, 0],
                                                      "sparse": [[1, 1]] * 4, "keys": [[16, 16]] * 4})
 

@@ -57,6 +57,7 @@ enum {
 
 typedef struct {
     void *library;
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): name and arguments are those of a declaration */
 #define TESS_CUDA_POINTER(name, arguments) tess_cuda_result(*name) arguments;
     TESS_CUDA_CALLS(TESS_CUDA_POINTER)
 #undef TESS_CUDA_POINTER

@@ -120,7 +120,7 @@ void tess__sample_time(tess_sim *sim, tess_sim_result *r)
     r->dp_s = sums[TESS__DP];
     for (int i = 0; i < sim->n_ops; i++)
         sim->ops[i].times = runs * counts[sim->ops[i].part];
-    const double each = sim->s.training.micro_batch / samples; /* clips of a rank */
+    const int each = sim->s.training.micro_batch / samples; /* clips of a rank */
     const int ends = sim->n_ops;
     r->encode_s = encode(sim, each);
     r->decode_s = decode(sim, each);

@@ -127,7 +127,8 @@ tess_status tess__sheet_write(tess_train *t)
         return TESS_OK; /* latents: no picture without their decoder */
     const int writes = t->pg.rank == 0;
     const int together = t->batch * t->pg.dp_size;
-    const size_t rows = (size_t)((t->opts.batch + together - 1) / together * together);
+    const int passes = (t->opts.batch + together - 1) / together;
+    const size_t rows = (size_t)passes * (size_t)together;
     const size_t numbers = (size_t)t->size * rows; /* one byte each as pixels */
     float *none = tess__alloc_zero(t->ctx, (size_t)t->text_size * (size_t)t->batch * sizeof *none);
     float *all = none ? tess__alloc(t->ctx, writes ? numbers * sizeof *all : 0) : NULL;

@@ -67,10 +67,10 @@ static tess_status mean_clip(const train_job *j, int64_t largest, double *tokens
     for (int i = 0; i < j->info.sizes; i++) {
         tess_data_info b;
         TRY(tess_data_bucket(j->data, i, &b));
-        const double n =
-            (double)(b.frames / patch[0]) * (b.height / patch[1]) * (b.width / patch[2]);
-        *tokens += b.share * n;
-        *pairs += b.share * n * n;
+        const int side_h = b.height / patch[1], side_w = b.width / patch[2];
+        const int64_t n = (int64_t)side_h * side_w * (b.frames / patch[0]);
+        *tokens += b.share * (double)n;
+        *pairs += b.share * (double)n * (double)n;
     }
     return TESS_OK;
 }

@@ -204,7 +204,7 @@ static tess_status check(const tess_data *data, const tess_data_opts *opts)
 static tess_status buckets_open(tess_data *data, const tess_data_opts *opts)
 {
     tess__buckets *b = data->buckets = TESS_TAKE(&data->arena, sizeof *data->buckets);
-    int64_t weights[TESS__SIZES_MAX];
+    int64_t weights[TESS__SIZES_MAX] = {0};
     *b = (tess__buckets){.source = data->base};
     b->sizes = TESS_TAKE(&data->arena, TESS__SIZES_MAX * sizeof *b->sizes);
     TESS_TRY(tess__data_sizes(opts->sizes, b->sizes, &b->n_sizes));

@@ -60,7 +60,7 @@ static tess_status open_head(tess_ctx *ctx, const char *path, char *text, size_t
 
 tess_status tess_trace_is(tess_ctx *ctx, const char *path, int *is)
 {
-    char text[HEAD];
+    char text[HEAD] = "";
     size_t n = 0;
     tess__byte_stream *bytes = NULL;
     TESS_REQUIRE(ctx, path, is);
@@ -107,7 +107,7 @@ static tess_status load_program(tess_replay *r, const char *path, tess__replay_r
 
 static tess_status load_row(tess_replay *r, const char *path, tess__replay_row *row)
 {
-    char text[HEAD];
+    char text[HEAD] = "";
     size_t n = 0;
     int version = 0;
     tess__byte_stream *bytes = NULL;

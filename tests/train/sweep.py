@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """sweep.py - `tessera sweep`: its runs are those of `tessera train`, also after signals and a killed run.
 
-    sweep.py --tessera build/release/bin/tessera
+    sweep.py --tessera build/release/bin/tessera [--steps 100]
 
 A sweep of three kinds and two seeds is made whole. The dense arm of one without dsv must have the
 bits of a dense run without trunk. Smaller ones are interrupted by SIGINT, lose a run to SIGKILL, or die themselves by
@@ -19,13 +19,20 @@ import tempfile
 import time
 import unittest
 
+PARSER = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+PARSER.add_argument("--tessera", type=pathlib.Path, required=True)
+PARSER.add_argument("--steps", type=int, default=100, help="of a run, more than 10; for builds that take seconds a step")
+ARGS, REST = PARSER.parse_known_args()
+STEPS = ARGS.steps
+
 RUN = ["--preset", "tiny", "--frames", "4", "--height", "16", "--width", "16", "--batch", "2", "--warmup", "2",
-       "--steps", "100", "--validate-every", "50", "--checkpoint-every", "20", "--validate-clips", "1"]
+       "--steps", f"{STEPS}", "--validate-every", f"{STEPS // 2}", "--checkpoint-every", f"{STEPS // 5}",
+       "--validate-clips", "1"]
 SPARSE = ["--density", "0.25", "--dispatch", "sparse", "--cube", "2x2x2"]
 KINDS = ["--attention", "dense,dsv,window", "--seeds", "2", "--trunk", "10"]
 FEW = ["--attention", "dense,dsv", "--seeds", "1", "--trunk", "10"]  # of sweeps that are stopped
 ARMS = [f"{kind}-{seed}" for seed in range(2) for kind in ("dense", "dsv", "window")]
-MODEL = "checkpoints/step-000100/diffusion_pytorch_model.safetensors"
+MODEL = f"checkpoints/step-{STEPS:06}/diffusion_pytorch_model.safetensors"
 
 
 class Sweep(unittest.TestCase):
@@ -43,7 +50,7 @@ class Sweep(unittest.TestCase):
     @classmethod
     def command(cls, *words):
         return subprocess.run([cls.tessera, *words], cwd=cls.root, env=cls.env, text=True, capture_output=True,
-                              stdin=subprocess.DEVNULL, timeout=300)
+                              stdin=subprocess.DEVNULL, timeout=900)
 
     def begin(self, out):
         """A sweep that runs, when its first arm has begun; and the process of that arm."""
@@ -59,7 +66,7 @@ class Sweep(unittest.TestCase):
         for arm in ("dense-0", "dsv-0"):
             self.assertEqual((self.root / out / arm / MODEL).read_bytes(), (self.root / "whole" / arm / MODEL).read_bytes(), arm)
             steps = [json.loads(line)["step"] for line in (self.root / out / arm / "metrics.jsonl").read_text().splitlines()]
-            self.assertEqual(steps, list(range(11, 101)), arm)
+            self.assertEqual(steps, list(range(11, STEPS + 1)), arm)
 
     def finish(self, out):
         done = self.command("sweep", *FEW, *RUN, *SPARSE, "--out", out)
@@ -71,7 +78,7 @@ class Sweep(unittest.TestCase):
         runs = ARMS + ["trunk-0", "trunk-1"]
         self.assertEqual(names, {*runs, *(f"{run}.log" for run in runs), "sweep.json", "compare.html"})
         self.assertIn("6 runs in 3 arms", self.whole.stdout)
-        self.assertRegex(self.whole.stdout, r"at step 100\n  dense .* baseline\n  dsv .*\n  window ")
+        self.assertRegex(self.whole.stdout, rf"at step {STEPS}\n  dense .* baseline\n  dsv .*\n  window ")
         self.assertEqual([line for line in self.whole.stdout.splitlines() if len(line) > 80], [])
         self.assertTrue((self.root / "whole/compare.html").stat().st_size > 10000)
         density = [json.loads(line)["density"] for line in (self.root / "whole/window-0/metrics.jsonl").read_text().splitlines()]
@@ -104,7 +111,7 @@ class Sweep(unittest.TestCase):
         process, children = self.begin("killed")
         self.assertEqual(len(children), 1)
         os.kill(children[0], signal.SIGKILL)
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 1, errors)
         self.assertIn("1 of 3 runs failed, first dense-0: ended by signal 9", errors)
         self.assertIn("1 run in 1 arm", out)
@@ -137,7 +144,7 @@ class Sweep(unittest.TestCase):
         self.refused('--attention is "dense,fast", must be kinds with commas between: dense, dsv, oracle, pooled, search, '
                      "window, random or own", "--attention", "dense,fast", "--out", "no")
         self.refused("--attention has dsv twice, must have each kind once", "--attention", "dsv,dense,dsv", "--out", "no")
-        self.refused("--trunk is 100, must be less than --steps, 100", *KINDS, *RUN, "--trunk", "100", "--out", "no")
+        self.refused(f"--trunk is {STEPS}, must be less than --steps, {STEPS}", *KINDS, *RUN, "--trunk", f"{STEPS}", "--out", "no")
         self.refused("--resume is no option of sweep: the same command again goes on", *KINDS, "--resume", "--out", "no")
         self.refused("--until is no option of sweep", *KINDS, "--until", "3", "--out", "no")
         self.refused('--steps is "0", must be an integer 1..1000000000, in steps', *KINDS, "--steps", "0", "--out", "no")
@@ -153,11 +160,8 @@ class Sweep(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tessera", type=pathlib.Path, required=True)
-    args, rest = parser.parse_known_args()
-    Sweep.tessera = args.tessera.resolve()
+    Sweep.tessera = ARGS.tessera.resolve()
     if "oneDNN" not in subprocess.run([Sweep.tessera, "info"], capture_output=True, text=True).stdout:
         print("this build has no oneDNN")
         sys.exit(77)
-    unittest.main(argv=[sys.argv[0], *rest])
+    unittest.main(argv=[sys.argv[0], *REST])

@@ -12,6 +12,7 @@
 #include "tessera/advanced/interval.h"
 #include "tessera/advanced/job.h"
 #include "tessera/advanced/replay.h"
+#include "tessera/advanced/search.h"
 #include "tessera/advanced/sim_detail.h"
 #include "tessera/advanced/sim_timeline.h"
 #include "tessera/scenario.h"
@@ -177,5 +178,15 @@ tess_status simulate_search_usage(cli *c, const simulate_values *v);
 
 /* The best of all combinations; j has scenario, cluster, parameters and measured products. */
 tess_status simulate_search(simulate_job *j);
+
+/* ---- simulate/search_text.c, simulate/search_json.c ------------------------------------------ */
+
+void simulate_search_print(const simulate_job *j, const tess_search *s,
+                           const tess_search_info *info);
+/* The error of a search that lists nothing, with the nearest combination. */
+tess_status simulate_search_empty(const simulate_job *j, const tess_search *s,
+                                  const tess_search_info *info);
+void simulate_search_json(const simulate_job *j, const tess_search *s,
+                          const tess_search_info *info);
 
 #endif

@@ -21,7 +21,7 @@ int simulate_parts(const tess_sim_result *r, simulate_part *parts)
         {"optimiser", "", r->optimiser_s},
         {"host", "by which the host is slower than the GPU", r->host_s},
         {"other", "scalar of (system, era), stragglers, software never measured", r->other_s},
-        {"decode", "the autoencoder, while the other ranks wait", r->decode_s},
+        {"decode", "autoencoder; the other ranks wait", r->decode_s},
         {"encode", "the text encoder", r->encode_s},
     };
     const int n = r->clips ? SIMULATE_CLIP_PARTS : SIMULATE_PARTS;
@@ -63,8 +63,7 @@ static void print_step(const simulate_job *j)
     }
     fprintf(f, "throughput      %12.0f tokens/s, %.0f of each GPU\n", r->tokens_per_s,
             r->tokens_per_s / r->scenario.layout.gpus);
-    fprintf(f,
-            "utilisation     %12.1f %% MFU, %.1f %% HFU: products, and attention over all pairs\n",
+    fprintf(f, "utilisation     %12.1f %% MFU, %.1f %% HFU: over all pairs of attention\n",
             100 * r->mfu, 100 * r->hfu);
     if (r->mfu_causal != r->mfu)
         fprintf(f, "                %12.1f %% MFU with the pairs that are not masked\n",
@@ -97,8 +96,8 @@ static void print_scenario(const simulate_job *j)
     char what[48];
     snprintf(what, sizeof what, "micro-batches of %d", s->training.micro_batch);
     fprintf(j->c->out,
-            "%s: %.4g parameters; %d GPUs of %s: tp %d, pp %d, cp %d, ep %d, dp %d; "
-            "%lld %s\n",
+            "%s: %.4g parameters\n"
+            "%d GPUs of %s: tp %d, pp %d, cp %d, ep %d, dp %d; %lld %s\n",
             j->given->scenario, j->r.parameters, s->layout.gpus, s->system.cluster, s->layout.tp,
             s->layout.pp, s->layout.cp, s->layout.ep, s->layout.dp,
             (long long)(j->r.clips ? j->r.clips : j->r.micro_batches),

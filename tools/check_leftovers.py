@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_leftovers.py - nothing unfinished, private or oversized is left in the repository.
 
-Every text file: no path of one machine, no mark of unfinished work, no disabled code. Sources: an
-SPDX line, a head that starts with the file's name, at most 800 lines (public headers 400), and
-functions of at most 100 lines. CMake files, Makefile and workflows open with a comment.
+Every text file: no path of one machine, no mark of unfinished work or of a merge, no disabled code.
+Sources: an SPDX line, a head that starts with the file's name, at most 800 lines (public headers
+400), and functions of at most 100 lines. CMake files, Makefile and workflows open with a comment.
 """
 import os
 import re
@@ -14,6 +14,7 @@ import tree
 # Spelled in two halves, so that this file passes its own check.
 MARKS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 MACHINE = re.compile(r"(?<![\w.$}/])/(home|root|work|Users)/\w")
+CONFLICT = re.compile(r"^(<{7}|>{7}) .*", re.M)
 DISABLED = re.compile(r"^[ \t]*#[ \t]*if[ \t]+0\b", re.M)
 
 FILE_LINES, PUBLIC_LINES, FUNCTION_LINES = 800, 400, 100
@@ -61,7 +62,7 @@ def size_problems(path, text):
 
 def text_problems(path, text):
     for pattern, why in ((MARKS, "a mark of unfinished work"), (MACHINE, "a path of one machine"),
-                         (DISABLED, "disabled code")):
+                         (DISABLED, "disabled code"), (CONFLICT, "a mark of a merge")):
         for match in pattern.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             yield f"{path}:{line}: {match.group(0).strip()}: {why}"

@@ -129,6 +129,7 @@ API = {
 LEFTOVERS = {
     "unfinished work": ({"notes.md": "TO" + "DO: more\n"}, "unfinished"),
     "a path of one machine": ({"notes.md": "see /ho" + "me/me/x\n"}, "one machine"),
+    "a mark of a merge": ({"notes.md": "<" * 7 + " HEAD\n"}, "merge"),
     "disabled code": (c("src/base/up.c", "#if" + " 0\n#endif\n"), "disabled"),
     "no SPDX line": ({"src/base/up.c": "/* up.c - a file. */\n"}, "SPDX"),
     "no head": ({"src/base/up.c": SPDX_C + "int x;\n"}, "head"),

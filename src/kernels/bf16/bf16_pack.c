@@ -87,10 +87,16 @@ int64_t TESS_K(tess__bf16_rate)(int64_t rounds, float *sink)
     for (int i = 0; i < BLOCK_SIZE; i++) {
         a[i] = (uint16_t)(0x3f80 + (i * 37 & 0x7f));
         b[i] = (uint16_t)((i & 1 ? 0xbf80 : 0x3f80) + (i * 53 & 0x7f));
+        c[i] = (float)i; /* equal sums would be computed once */
     }
     products_begin();
     const int64_t flop = products_rate(rounds, a, b, c);
     products_end();
-    *sink += 0.0f * (c[0] < 0.0f ? -1.0f : 1.0f);
+    /* All sums are used: compilers leave out those that are not, and one chain of sums measures the
+     * latency of the instruction. */
+    vf sum = {0};
+    for (int i = 0; i < BLOCK_SIZE; i += VL)
+        sum += vf_load(c + i);
+    *sink += 0.0f * vf_sum(sum);
     return flop;
 }

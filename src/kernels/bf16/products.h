@@ -277,13 +277,14 @@ PRODUCTS void block_products(float *c, int add, int n, operand a, operand b, bet
     }
 }
 
+/* Adds to sums c that stay in registers. Returns the flop done. */
 PRODUCTS int64_t products_rate(int64_t rounds, const uint16_t *a, const uint16_t *b, float *c)
 {
     enum { CHAINS = 16 };
     vf s[CHAINS];
     const vi x = pairs_load(b);
     for (int j = 0; j < CHAINS; j++)
-        s[j] = (vf){0};
+        s[j] = vf_load(c + (ptrdiff_t)j * 16);
     for (int64_t r = 0; r < rounds; r++) {
         PRODUCTS_UNROLL
         for (int j = 0; j < CHAINS; j++)

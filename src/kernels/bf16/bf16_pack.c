@@ -14,7 +14,11 @@ static float squared(const uint16_t *x, int wide)
         const vf low = (vf)(pairs << 16), high = (vf)(pairs & vi_set1(-65536));
         sum += low * low + high * high;
     }
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps((__m512)sum);
+#else
     return vf_sum(sum);
+#endif
 }
 
 /* NaN counts as infinite: neither has a bound. */

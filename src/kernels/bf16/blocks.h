@@ -89,20 +89,24 @@ VINLINE void block_rows(uint16_t *out, const uint16_t *const *rows, int column)
 
 PRODUCTS void block_columns(uint16_t *out, const uint16_t *const *rows, int column)
 {
-    words16 low[16], high[16];
+    /* One half of the words at a time: both would not fit into the registers. */
+    words16 x[16];
     VUNROLL
-    for (int i = 0; i < 16; i++) {
-        const vi a = words_load(rows[2 * i] + column), b = words_load(rows[2 * i + 1] + column);
-        low[i] = (words16)low_pairs(a, b);
-        high[i] = (words16)high_pairs(a, b);
-    }
-    transpose16(low);
-    transpose16(high);
+    for (int i = 0; i < 16; i++)
+        x[i] = (words16)low_pairs(words_load(rows[2 * i] + column),
+                                  words_load(rows[2 * i + 1] + column));
+    transpose16(x);
     VUNROLL
-    for (int j = 0; j < 16; j++) {
-        words_store(out + (ptrdiff_t)(2 * j) * 32, (vi)low[j]);
-        words_store(out + (ptrdiff_t)(2 * j + 1) * 32, (vi)high[j]);
-    }
+    for (int j = 0; j < 16; j++)
+        words_store(out + (ptrdiff_t)(2 * j) * 32, (vi)x[j]);
+    VUNROLL
+    for (int i = 0; i < 16; i++)
+        x[i] = (words16)high_pairs(words_load(rows[2 * i] + column),
+                                   words_load(rows[2 * i + 1] + column));
+    transpose16(x);
+    VUNROLL
+    for (int j = 0; j < 16; j++)
+        words_store(out + (ptrdiff_t)(2 * j + 1) * 32, (vi)x[j]);
 }
 
 PRODUCTS void block_pairs(uint16_t *out, const uint16_t *const *rows, int column)

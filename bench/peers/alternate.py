@@ -3,8 +3,8 @@
 
     probe, peer, probe, ours, probe, peer, probe, ours, ...
 
-A probe is the FMA rate of all threads. A sample counts if the probes on both its sides reach 0.93
-of the run's best and the operating system hardly ever took a core away during it (a probe is too
+A probe is the rate of all threads, of FMAs or of products in bf16. A sample counts if the probes on
+both its sides reach 0.93 of the run's best and the operating system hardly ever took a core away during it (a probe is too
 short to see that); so a disturbance spoils a sample instead of a side. Sampling goes on until both
 sides have enough, or four times as many were taken: then the row is marked as disturbed. Threads
 that wait still spin for some milliseconds, so each sample follows a pause.
@@ -19,9 +19,10 @@ SWITCHES = 20  # involuntary ones per second of a thread; another busy process m
 
 
 class Probe:
-    """The FMA rate of so many threads, by libtessera of the Python package."""
+    """The rate of so many threads, by libtessera of the Python package; bf16: of products in bf16."""
 
-    def __init__(self, threads):
+    def __init__(self, threads, bf16=False):
+        self._precision = _lib.lib.TESS_PRECISION_BF16 if bf16 else _lib.lib.TESS_PRECISION_FP32
         self._context = _lib.context(threads)
         info = _lib.ffi.new("tess_ctx_info *")
         _lib.check(_lib.lib.tess_ctx_query(self._context, info))
@@ -30,14 +31,15 @@ class Probe:
     def peak(self):
         """FLOP/s just now; takes about 3 ms."""
         timing = _lib.ffi.new("tess_timing *")
-        opts = _lib.ffi.new("tess_timing_opts *", {"samples": 1, "samples_max": 1, "quiet": 0.5})
+        opts = _lib.ffi.new("tess_timing_opts *", {"samples": 1, "samples_max": 1, "quiet": 0.5,
+                                                      "probe": self._precision})
         nothing = _lib.ffi.callback("tess_timed_fn", lambda user: 0)
         _lib.check(_lib.lib.tess_timing_run(self._context, opts, nothing, _lib.NULL, timing))
         return timing.flops
 
 
 def sample(probe, side):
-    """Seconds, the lower of the FMA rates before and after, and whether we kept the cores."""
+    """Seconds, the lower of the rates before and after, and whether we kept the cores."""
     before = probe.peak()
     time.sleep(PAUSE)
     switches, start = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, time.perf_counter()

@@ -14,23 +14,25 @@ a pause.
   flex         torch.compile(flex_attention), fp32, blocks of 128, density 0.125: forward (it has no
                backward on CPUs), all blocks listed as full
   onnxruntime  the MultiHeadAttention operator, fp32: forward
+  sdpa_bf16    sdpa on bf16 tensors (oneDNN and PyTorch's own kernels), beside our products in bf16 on the same numbers:
+               forward, forward + backward; shares are of the bf16 peak of the instruction set in use, and results differ
+               by what bf16 outputs round, 3e-2 of the largest element at most
 """
 import argparse
+import importlib.metadata
 import json
 import statistics
 
-import numpy
-import onnxruntime
 import torch
-from onnx import TensorProto, helper
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
 
 import tessera
 from alternate import Probe, alternate, cpu_name
+from attend_bf16 import AttendBf16
 from tessera.torch import sparse_attention, to_flex
 
-BLOCK, DENSITY, APART = 128, 0.125, 1e-4
+BLOCK, DENSITY, APART, APART_BF16 = 128, 0.125, 1e-4, 3e-2
 
 
 class Problem:
@@ -50,8 +52,8 @@ class Problem:
         return 2.0 * density * self.heads * self.tokens * self.tokens * self.dim
 
 
-def row(probe, problem, name, what, density, flop, sides, wanted, difference):
-    if not difference <= APART:
+def row(probe, problem, name, what, density, flop, sides, wanted, difference, most=APART):
+    if not difference <= most:
         raise SystemExit(f"{problem.text}: {name} {what} and ours differ by {difference}")
     peer, ours, taken, disturbed, best = alternate(probe, *sides, wanted)
     median = {"peer": statistics.median(peer), "ours": statistics.median(ours)}
@@ -81,6 +83,28 @@ def run_sdpa(probe, p, wanted):
     yield row(probe, p, "sdpa", "fwd+bwd", 1.0, 7 * p.products(1.0), (both, ours_both), wanted, difference)
 
 
+def run_sdpa_bf16(probe, p, wanted):
+    halves = [x.bfloat16() for x in (*p.qkv, p.dout)]
+    *qkv, dout = [x.float() for x in halves]
+    attend = AttendBf16(qkv[0], probe.threads)
+    if attend.isa is None:
+        yield {"shape": p.text, "peer": "sdpa_bf16", "pass": "fwd", "density": 1.0,
+               "skipped": "no instruction set of this machine multiplies bf16 faster than fp32"}
+        return
+    own = Probe(probe.threads, bf16=True)
+    forward = lambda: functional.scaled_dot_product_attention(*halves[:3])
+    with torch.no_grad():
+        expected, found = forward().float(), attend.forward(*qkv)[0]
+        yield row(own, p, "sdpa_bf16", "fwd", 1.0, 2 * p.products(1.0), (forward, lambda: attend.forward(*qkv)), wanted,
+                  apart(expected, found) / expected.abs().max().item(), APART_BF16)
+
+    inputs = [x.detach().requires_grad_() for x in halves[:3]]
+    both = lambda: torch.autograd.grad(functional.scaled_dot_product_attention(*inputs), inputs, halves[3])
+    difference = max(apart(a.float(), b) / a.abs().max().item() for a, b in zip(both(), attend.both(*qkv, dout)))
+    yield row(own, p, "sdpa_bf16", "fwd+bwd", 1.0, 7 * p.products(1.0), (both, lambda: attend.both(*qkv, dout)), wanted,
+              difference, APART_BF16)
+
+
 def run_flex(probe, p, wanted):
     if p.tokens % BLOCK:
         yield {"shape": p.text, "peer": "flex", "pass": "fwd", "density": DENSITY,
@@ -101,6 +125,9 @@ def run_flex(probe, p, wanted):
 
 
 def run_onnxruntime(probe, p, wanted):
+    import numpy
+    import onnxruntime
+    from onnx import TensorProto, helper
     width = p.heads * p.dim
     inputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, [1, p.tokens, width]) for x in "qkv"]
     output = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1, p.tokens, width])
@@ -122,22 +149,23 @@ def run_onnxruntime(probe, p, wanted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("shapes", nargs="+")
-    for name in ("peers", "out"):
+    for name in ("peers", "precision", "out"):
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--samples", type=int, required=True)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     probe = Probe(options.threads)
-    runs = {"sdpa": run_sdpa, "flex": run_flex, "onnxruntime": run_onnxruntime}
+    runs = {"sdpa": run_sdpa, "flex": run_flex, "onnxruntime": run_onnxruntime, "sdpa_bf16": run_sdpa_bf16}
+    versions = {"torch": torch.__version__}
+    if "onnxruntime" in options.peers.split(","):
+        versions["onnxruntime"] = importlib.metadata.version("onnxruntime")
     results = [result for text in options.shapes for name in options.peers.split(",")
                for result in runs[name](probe, Problem(text), options.samples)]
     with open(options.out, "w", encoding="utf-8") as file:
-        json.dump({"threads": probe.threads, "precision": "fp32",
+        json.dump({"threads": probe.threads, "precision": options.precision,
                    "peak_gflops": max((r["peak_gflops"] for r in results if "skipped" not in r), default=0.0),
-                   "machine": {"cpu": cpu_name(), "isa": probe.isa,
-                               "versions": {"torch": torch.__version__, "onnxruntime": onnxruntime.__version__}},
-                   "results": results}, file)
+                   "machine": {"cpu": cpu_name(), "isa": probe.isa, "versions": versions}, "results": results}, file)
 
 
 main()

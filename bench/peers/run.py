@@ -5,15 +5,17 @@
     bench/peers/run.py                                   the standard shapes, one thread and two
     bench/peers/run.py --shape heads=8,dim=128,tokens=8192 --threads 1 --json result.json
 
-Makes a virtual environment in build/ on the first call and installs torch, onnxruntime, onnx,
-numpy and cffi from PyPI into it; nothing else needs them. The plain torch wheel brings gigabytes of CUDA
+Makes a virtual environment in build/ on the first call and installs torch, numpy and cffi from PyPI into it, and onnxruntime
+and onnx where ONNX Runtime runs; nothing else needs them. The plain torch wheel brings gigabytes of CUDA
 libraries; PIP_EXTRA_INDEX_URL with PyTorch's index of CPU wheels makes pip take the small one.
-Then measures in a process of its own for each number of threads (measure.py says how). Run it on an
-otherwise idle machine.
+Then measures in a process of its own for each number of threads and each precision (measure.py says how). Run it on an
+otherwise idle machine. Where PyTorch's products in bf16 end the process (SIGILL where the hypervisor hides AMX's palette), the
+table says so; ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment avoids that at a price.
 """
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,26 +24,39 @@ from environment import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-PACKAGES = ["torch", "onnxruntime", "onnx", "numpy", "cffi"]
+PACKAGES, ONNX = ["torch", "numpy", "cffi"], ["onnxruntime", "onnx"]
 SHAPES = ["heads=4,dim=64,tokens=4096", "heads=4,dim=128,tokens=4096",
           "heads=1,dim=64,tokens=16384", "heads=1,dim=128,tokens=16384"]
 
 
-def measure(python, options, threads):
-    """The results of measure.py with so many threads on both sides."""
+def measure(python, options, threads, precision, peers):
+    """The results of measure.py with so many threads on both sides; None for peers of bf16 that ended the process."""
     count = str(threads)
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
-        subprocess.run([python, os.path.join(HERE, "measure.py"), "--threads", count,
-                        "--samples", str(options.samples), "--peers", options.peers, "--out", out.name,
-                        *options.shape], check=True, env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count,
-                                                          "PYTHONPATH": options.package})
+        command = [python, os.path.join(HERE, "measure.py"), "--threads", count, "--samples", str(options.samples),
+                   "--peers", ",".join(peers), "--precision", precision, "--out", out.name, *options.shape]
+        done = subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count,
+                                                         "PYTHONPATH": options.package})
+        if done.returncode < 0 and precision == "bf16":
+            print(f"{', '.join(peers)} with {count} threads: ended by {signal.Signals(-done.returncode).name}")
+            return None
+        done.check_returncode()
         return json.load(out)
+
+
+def measure_all(python, options):
+    peers = options.peers.split(",")
+    parts = {"fp32": [name for name in peers if not name.endswith("_bf16")],
+             "bf16": [name for name in peers if name.endswith("_bf16")]}
+    runs = [measure(python, options, int(n), precision, names)
+            for n in options.threads.split(",") for precision, names in parts.items() if names]
+    return [run for run in runs if run]
 
 
 def report(results):
     for part in results["runs"]:
         machine = part["machine"]
-        print(f"\n{machine['cpu']}, {machine['isa']}, {part['threads']} threads, "
+        print(f"\n{machine['cpu']}, {machine['isa']}, {part['threads']} threads, {part['precision']}, "
               f"peak {part['peak_gflops']:.0f} GFLOP/s; " +
               ", ".join(f"{name} {version}" for name, version in machine["versions"].items()))
         print(f"{'shape':34} {'pass':8} {'density':>7} {'peer':12} {'peer GF/s':>9} {'ours':>6} {'of peak':>7}"
@@ -61,7 +76,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", action="append", metavar="TEXT", help="heads=N,dim=N,tokens=N; may be repeated")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas (default 1,2)")
-    parser.add_argument("--peers", default="sdpa,flex,onnxruntime", help="which to run (default: all three)")
+    parser.add_argument("--peers", default="sdpa,flex,onnxruntime,sdpa_bf16", help="which to run (default: all four)")
     parser.add_argument("--samples", type=int, default=7, help="undisturbed samples of each side (default 7)")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--package", default=os.path.join(ROOT, "build", "release", "python"),
@@ -71,8 +86,8 @@ def main():
     options.shape = options.shape or SHAPES
     if not os.path.exists(os.path.join(options.package, "tessera", "libtessera.so")):
         sys.exit(f"{options.package}: has no package tessera; build the preset release first")
-    python = environment(options.venv, PACKAGES)
-    results = {"schema": 1, "runs": [measure(python, options, int(n)) for n in options.threads.split(",")]}
+    python = environment(options.venv, PACKAGES + (ONNX if "onnxruntime" in options.peers.split(",") else []))
+    results = {"schema": 1, "runs": measure_all(python, options)}
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

@@ -28,7 +28,9 @@
 enum {
     KEYS_GOOD = 768,
     KEYS_LEAST = 192,
-    KEYS_LEAST_BF16 = 384, /* whose products take half the time, and whose packing does not */
+    /* Elements of k, where products are in bf16: packing a tile's queries costs as much, products
+     * half; but a range should not leave the cache either. */
+    ELEMENTS_LEAST_BF16 = 384 * 64,
     ITEMS_LEAST = 16,
     /* Virtual keys: tiles side by side, and elements of k in a block, with v half of a second-level
      * cache of 512 KiB. */
@@ -65,7 +67,8 @@ static int64_t choose_ranges(const tess_attn *attn, const tess_selection *sel, i
     const int64_t keys = keys_per_tile(attn, sel);
     const int64_t heads = (int64_t)attn->shape.batch * attn->shape.heads;
     const int64_t wanted = (ITEMS_LEAST + heads - 1) / heads;
-    const int64_t affordable = keys / (attn->bf16 ? KEYS_LEAST_BF16 : KEYS_LEAST);
+    const int64_t elements = ELEMENTS_LEAST_BF16 / tess__wide(attn->shape.head_dim);
+    const int64_t affordable = keys / (attn->bf16 ? TESS_MAX(elements, KEYS_LEAST) : KEYS_LEAST);
     int64_t n = keys / KEYS_GOOD;
     if (n < wanted)
         n = TESS_MIN(wanted, affordable);

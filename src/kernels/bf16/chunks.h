@@ -23,8 +23,8 @@ VINLINE void narrow_row(uint16_t *out, const float *x, int n, int wide)
     int d = 0;
 #if defined(__AVX512BF16__)
     for (; d + BLOCK <= n; d += BLOCK)
-        words_store(out + d, (vi)_mm512_cvtne2ps_pbh((__m512)vf_load(x + d + VL),
-                                                     (__m512)vf_load(x + d)));
+        words_store(out + d,
+                    (vi)_mm512_cvtne2ps_pbh((__m512)vf_load(x + d + VL), (__m512)vf_load(x + d)));
 #endif
     for (; d < n; d++) {
         uint32_t bits;

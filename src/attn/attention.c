@@ -39,7 +39,7 @@ static tess_status check_shape(const tess_attn_shape *s)
 }
 
 /* The pieces of one thread's scratch: where each pointer is, and its bytes. */
-enum { PIECES = 22, CLUSTER_PIECES = 5 };
+enum { PIECES = 22, CLUSTER_PIECES = 6 };
 typedef struct {
     void **piece;
     size_t bytes;
@@ -88,6 +88,7 @@ static int list_clusters(tess__attn_scratch *w, const tess_attn_shape *s, piece 
         {(void **)&w->listed, TESS_SORT * sizeof(int32_t)},
         {(void **)&w->sorted, TESS_SORT * sizeof(int32_t)},
         {(void **)&w->count, keys * sizeof(int64_t)},
+        {(void **)&w->bt, (TESS_CHUNK + TESS_SPARE) * TESS_SCORE_LD * sizeof(float)},
     };
     memcpy(pieces, all, sizeof all);
     return keys > 1 ? CLUSTER_PIECES : 0;

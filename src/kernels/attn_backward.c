@@ -86,6 +86,28 @@ static void softmax_gradient(const tess__attn_tile *t, tess__attn_scratch *w, in
     }
 }
 
+/* The same where keys have clusters: what the virtual keys give to every row of a cluster is taken
+ * off P and dS of the listed ones, and dQ's dS, from which nothing is taken, goes to w->bt. */
+static void softmax_take_back(const tess__attn_bwd *job, tess__attn_scratch *w, int n)
+{
+    const tess__attn_tile *t = &job->tile;
+    const size_t nq = (size_t)t->n, half = (size_t)t->clusters * nq;
+    for (int q = 0; q < t->n; q += VL) {
+        const vf m = vf_load(w->m + q), delta = vf_load(w->l + q);
+        const int left = t->n - q, whole = left >= VL;
+        float *s = w->st + q, *g = w->dt + q, *dq = w->bt + q;
+        for (int i = 0; i < n; i++, s += TESS_SCORE_LD, g += TESS_SCORE_LD, dq += TESS_SCORE_LD) {
+            const float *back = job->weights + t->labels[w->rows[i]] * nq + q;
+            const vf back_p = whole ? vf_load(back) : vf_load_first(back, left);
+            const vf back_g = whole ? vf_load(back + half) : vf_load_first(back + half, left);
+            const vf p = vf_exp2(vf_load(s) - m), ds = p * (vf_load(g) - delta);
+            vf_store(s, p - back_p);
+            vf_store(g, ds - back_g);
+            vf_store(dq, ds);
+        }
+    }
+}
+
 /* Adds a block to the columns d.. of MR rows, `left` of which exist. */
 VINLINE void add_block(float *const *rows, int d, int left, vf c[MR][2])
 {
@@ -151,32 +173,10 @@ static void gradient_pointers(const tess__attn_bwd *job, tess__attn_scratch *w, 
 }
 
 /* dQ, without the scale, gets what the n keys to which w->kp points give. */
-static void add_queries(const tess__attn_tile *t, tess__attn_scratch *w, int n)
+static void add_queries(const tess__attn_tile *t, const float *ds, tess__attn_scratch *w, int n)
 {
     pack_rows(w->panel, w->kp, n, t->dim, 1.0f);
-    gemm_output(w->acc, w->dt, n, w->panel, t->n, t->dim);
-}
-
-/* What the virtual keys give to every row of a cluster is taken off the listed ones. */
-static void take_back(const tess__attn_bwd *job, tess__attn_scratch *w, int n)
-{
-    const tess__attn_tile *t = &job->tile;
-    for (int i = 0; i < n; i++) {
-        const size_t label = t->labels[w->rows[i]], clusters = (size_t)t->clusters;
-        const float *p = job->weights + label * (size_t)t->n;
-        const float *g = p + clusters * (size_t)t->n;
-        float *row_p = w->st + (size_t)i * TESS_SCORE_LD,
-              *row_g = w->dt + (size_t)i * TESS_SCORE_LD;
-        int q = 0;
-        for (; q + VL <= t->n; q += VL) {
-            vf_store(row_p + q, vf_load(row_p + q) - vf_load(p + q));
-            vf_store(row_g + q, vf_load(row_g + q) - vf_load(g + q));
-        }
-        for (; q < t->n; q++) {
-            row_p[q] -= p[q];
-            row_g[q] -= g[q];
-        }
-    }
+    gemm_output(w->acc, ds, n, w->panel, t->n, t->dim);
 }
 
 /* Writes the tile's rows of dq and its weights (2, clusters, n), and adds to given (clusters, 2,
@@ -193,12 +193,14 @@ void TESS_K(tess__attn_cluster_keys)(const tess__attn_bwd *job, float *dq, int64
     prepare(job, w);
     gemm_scores(w->st, w->kp, m, w->qt, t->n, t->dim, NULL, 0.0f);
     gemm_scores(w->dt, w->vp, m, w->gt, t->n, t->dim, NULL, 0.0f);
-    for (int i = 0; i < m; i++)
+    for (int i = 0; i < m; i++) {
+        const float bias = log2f(dropped[i]);
         for (int q = 0; q < t->n; q++)
-            w->st[(size_t)i * TESS_SCORE_LD + (size_t)q] += log2f(dropped[i]);
+            w->st[(size_t)i * TESS_SCORE_LD + (size_t)q] += bias;
+    }
     softmax_gradient(t, w, m);
     memset(w->acc, 0, n * wide * sizeof(float));
-    add_queries(t, w, m);
+    add_queries(t, w->dt, w, m);
     for (size_t q = 0; q < n; q++)
         for (size_t d = 0; d < dim; d++)
             dq[tess__query_row(t, (int)q) * stride_dq + (int64_t)d] =
@@ -227,6 +229,9 @@ void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *
 {
     const tess__attn_tile *t = &job->tile;
     const size_t size = (size_t)t->n * (size_t)tess__wide(t->dim);
+    /* They are wanted in the order of keys, which no hardware prefetcher guesses. */
+    for (int i = 0; job->weights && i < 2 * t->clusters * t->n; i += 16)
+        v_prefetch(job->weights + i);
     prepare(job, w);
     memset(w->acc, 0, size * sizeof(float));
 
@@ -238,15 +243,13 @@ void TESS_K(tess__attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *
         gradient_pointers(job, w, n);
         gemm_scores(w->st, w->kp, n, w->qt, t->n, t->dim, NULL, 0.0f);
         gemm_scores(w->dt, w->vp, n, w->gt, t->n, t->dim, NULL, 0.0f);
-        softmax_gradient(t, w, n);
-        if (job->weights) {
-            add_queries(t, w, n);
-            take_back(job, w, n);
-        }
+        if (job->weights)
+            softmax_take_back(job, w, n);
+        else
+            softmax_gradient(t, w, n);
         add_rows(t, w->st, w->gn, n, w->start + tess__wide(t->dim), w->dvp);
         add_rows(t, w->dt, w->qn, n, w->start, w->dkp);
-        if (!job->weights)
-            add_queries(t, w, n);
+        add_queries(t, job->weights ? w->bt : w->dt, w, n);
     }
     /* dQ was summed without the scale, which belongs to every term. */
     const vf scale = vf_set1(t->scale);

@@ -6,7 +6,7 @@
  * As in the products of attention, keys are columns of a panel and centroids are broadcast, so that
  * the maximum runs down the columns.
  *
- * Work: 2 C D flop for each key; 2 D additions in double for each row that is summed.
+ * Work: 2 C D flop for each key; 2 D additions for each row that is summed.
  */
 #include "attn_tile.h"
 #include "cluster_keys.h"
@@ -67,12 +67,7 @@ void TESS_K(tess__attn_cluster_sums)(const tess__attn_tile *t, double *sums, int
         key_pointers(w->kp, &t->k, w->rows, n, t->dim, t->bf16, w->kf);
         if (t->v.data)
             key_pointers(w->vp, &t->v, w->rows, n, t->dim, t->bf16, w->vf);
-        if (!t->bf16) {
-            prefetch_keys(w->kp, n, t->dim);
-            if (t->v.data)
-                prefetch_keys(w->vp, n, t->dim);
-        }
-        clusters_add(t, w, sums, n);
+        clusters_add(t, w, &at, sums, n);
     }
     if (count != w->count)
         memcpy(count, w->count, (size_t)t->clusters * sizeof *count);

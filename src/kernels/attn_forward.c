@@ -128,7 +128,7 @@ static void walk_clusters(const tess__attn_tile *t, tess__attn_scratch *w)
     float dropped[TESS_CLUSTERS_MAX];
     while ((n = clusters_next(t, w, &at)) > 0) {
         chunk_pointers(t, w, n, 0, 0);
-        clusters_add(t, w, w->sum, n);
+        clusters_add(t, w, &at, w->sum, n);
         take_keys(t, w, n, n, NULL);
     }
     n = clusters_finish(t, w, of, dropped);

@@ -71,6 +71,7 @@ typedef struct {
     /* Where keys have clusters, else NULL. */
     int32_t *listed, *sorted; /* TESS_SORT: rows in the order of the list, of the clusters */
     int64_t *count;           /* C: listed rows of each cluster */
+    float *bt;                /* as dt: dt before virtual keys are taken off it */
 } tess__attn_scratch;
 
 typedef struct {

@@ -4,45 +4,60 @@
  *   mean_c = (sum of the cluster's rows - sum of its listed rows) / its dropped rows
  *
  * Listed rows are walked in the order of their clusters, TESS_SORT of them at a time, so that a sum
- * stays in registers while its rows pass. Sums are of fp32 numbers in double: the difference keeps
- * 2^-53 of the sums, also where a cluster of thousands of rows has one that was dropped.
+ * stays in registers while its rows pass. Where a cluster has no more listed rows than dropped
+ * ones, the difference loses a factor of 2 at most, and rows of a chunk are summed in fp32, chunks
+ * in double, as those of the one virtual key (virtual_key.h). Where it has more, and in the
+ * cluster's own sums, all is in double: the difference keeps 2^-53 of the sums, also where a
+ * cluster of thousands of rows has one that was dropped.
  *
- * Cost: 2 D additions in double for each row, on rows that are needed anyway, and a counting sort.
+ * Cost: 2 D additions for each row, on rows that are needed anyway, and a counting sort.
  */
 #ifndef TESS_CLUSTER_KEYS_H
 #define TESS_CLUSTER_KEYS_H
 
-#include "keys.h"
+#include "virtual_key.h"
 
 /* Where the next chunk in the order of clusters begins. */
 typedef struct {
     key_cursor list;
+    int64_t listed; /* rows of the whole list */
     int have, used; /* of w->sorted */
+    int cluster;    /* of the row at `used`, or an earlier one */
+    int ends[TESS_CLUSTERS_MAX + 1]; /* where the rows of each cluster end in w->sorted */
 } cluster_cursor;
 
+/* Counts the listed rows of each cluster, and clears the sums. */
 VINLINE cluster_cursor clusters_start(const tess__attn_tile *t, tess__attn_scratch *w)
 {
     memset(w->sum, 0, (size_t)t->clusters * 2 * (size_t)t->dim * sizeof *w->sum);
     memset(w->count, 0, (size_t)t->clusters * sizeof *w->count);
-    return (cluster_cursor){.list = keys_start(&t->keys)};
+    cluster_cursor at = {.list = keys_start(&t->keys)};
+    key_cursor list = at.list;
+    for (int n; (n = keys_next(&t->keys, &list, w->rows)) > 0; at.listed += n)
+        for (int i = 0; i < n; i++)
+            w->count[t->labels[w->rows[i]]]++;
+    return at;
 }
 
 /* Brings the next rows of the list into the order of clusters; rows of one keep their order. */
 VINLINE void clusters_sort(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at)
 {
-    int place[TESS_CLUSTERS_MAX + 1] = {0}, n = 0, more;
+    int n = 0, more, *place = at->ends;
+    memset(place, 0, sizeof at->ends);
     while (n < TESS_SORT && (more = keys_next(&t->keys, &at->list, w->listed + n)) > 0)
         n += more;
-    for (int i = 0; i < n; i++)
-        place[t->labels[w->listed[i]] + 1]++;
-    for (int c = 0; c < t->clusters; c++) {
-        w->count[c] += place[c + 1];
+    if (n == at->listed)
+        for (int c = 0; c < t->clusters; c++)
+            place[c + 1] = (int)w->count[c];
+    else
+        for (int i = 0; i < n; i++)
+            place[t->labels[w->listed[i]] + 1]++;
+    for (int c = 0; c < t->clusters; c++)
         place[c + 1] += place[c];
-    }
     for (int i = 0; i < n; i++)
         w->sorted[place[t->labels[w->listed[i]]]++] = w->listed[i];
     at->have = n;
-    at->used = 0;
+    at->used = at->cluster = 0;
 }
 
 /* Writes up to TESS_CHUNK row numbers to w->rows; returns how many, fewer only at the end. */
@@ -81,17 +96,33 @@ VINLINE void add_exactly(double *sum, const float *const *rows, int n, int dim)
         add_columns(1, sum + d, rows, n, d);
 }
 
-/* Takes the n rows of a chunk, to which w->kp and w->vp point, into the sums of their clusters. */
-VINLINE void clusters_add(const tess__attn_tile *t, tess__attn_scratch *w, double *sums, int n)
+/* Adds n rows of cluster c. Sums of k alone are those of k-means rounds, and need no more than
+ * fp32. */
+VINLINE void clusters_sum(const tess__attn_tile *t, const tess__attn_scratch *w, double *sums,
+                          int c, const float *const *k, const float *const *v, int n)
 {
-    for (int i = 0, end; i < n; i = end) {
-        const uint8_t label = t->labels[w->rows[i]];
-        for (end = i + 1; end < n && t->labels[w->rows[end]] == label;)
-            end++;
-        double *sum = sums + (size_t)label * 2 * (size_t)t->dim;
-        add_exactly(sum, w->kp + i, end - i, t->dim);
-        if (t->v.data)
-            add_exactly(sum + t->dim, w->vp + i, end - i, t->dim);
+    double *sum = sums + (size_t)c * 2 * (size_t)t->dim;
+    if (!t->v.data) {
+        sum_rows(sum, k, n, t->dim);
+    } else if (t->members && t->members[c] >= 2 * w->count[c]) {
+        sum_rows(sum, k, n, t->dim);
+        sum_rows(sum + t->dim, v, n, t->dim);
+    } else {
+        add_exactly(sum, k, n, t->dim);
+        add_exactly(sum + t->dim, v, n, t->dim);
+    }
+}
+
+/* Takes the n rows of a chunk, to which w->kp and w->vp point, into the sums of their clusters. */
+VINLINE void clusters_add(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at,
+                          double *sums, int n)
+{
+    const int first = at->used - n;
+    for (int i = first, end; i < at->used; i = end) {
+        while (at->ends[at->cluster] <= i)
+            at->cluster++;
+        end = at->ends[at->cluster] < at->used ? at->ends[at->cluster] : at->used;
+        clusters_sum(t, w, sums, at->cluster, w->kp + i - first, w->vp + i - first, end - i);
     }
 }
 

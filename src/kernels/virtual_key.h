@@ -15,6 +15,18 @@
 
 #include "keys.h"
 
+/* sum[0..VL) += part. */
+VINLINE void flush_sum(double *sum, vf part)
+{
+    float whole[VL];
+    vf_store(whole, part);
+    VUNROLL
+    for (int c = 0; c < VL; c += VD) {
+        const vd total = vd_load(sum + c) + vd_load_f32(whole + c);
+        memcpy(sum + c, &total, sizeof total);
+    }
+}
+
 /* sum[0..nv VL) += the sum over n rows of their columns d.. on, in nr interleaved sums. */
 VINLINE void sum_columns(const int nr, const int nv, double *sum, const float *const *rows, int n,
                          int d)
@@ -32,13 +44,10 @@ VINLINE void sum_columns(const int nr, const int nv, double *sum, const float *c
         VFOR (j, nv)
             part[0][j] += vf_load(rows[i] + d + j * VL);
     VFOR (j, nv) {
-        float whole[VL];
         VUNROLL
         for (int r = 1; r < nr; r++)
             part[0][j] += part[r][j];
-        vf_store(whole, part[0][j]);
-        for (int c = 0; c < VL; c++)
-            sum[j * VL + c] += (double)whole[c];
+        flush_sum(sum + j * VL, part[0][j]);
     }
 }
 

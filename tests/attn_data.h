@@ -7,6 +7,7 @@
 #include "attn/attention.h"
 #include "ref/ref.h"
 #include "tessera/advanced/clusters.h"
+#include "tessera/advanced/selection.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -24,6 +25,7 @@ typedef struct {
     int bf16;
     int dlse;
     int compensate;
+    const tess_token_roles *roles; /* of the selection; NULL: none */
 } problem;
 
 /* Samples, heads, size of a head, queries, keys; then other members by name. */
@@ -156,6 +158,8 @@ static inline tess_selection *make_selection(tess_ctx *ctx, const problem *p)
         mask[i] = (double)u[i] < p->density && !(p->pattern == EMPTY_ROWS && group % 3 == 0);
     }
     CHECK_OK(tess_selection_set_mask(sel, mask, TESS_MASK_BYTES));
+    if (p->roles)
+        CHECK_OK(tess_selection_roles(sel, p->roles));
     free(u);
     free(mask);
     free(bounds_q);

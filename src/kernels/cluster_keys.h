@@ -20,9 +20,9 @@
 /* Where the next chunk in the order of clusters begins. */
 typedef struct {
     key_cursor list;
-    int64_t listed; /* rows of the whole list */
-    int have, used; /* of w->sorted */
-    int cluster;    /* of the row at `used`, or an earlier one */
+    int64_t listed;                  /* rows of the whole list */
+    int have, used;                  /* of w->sorted */
+    int cluster;                     /* of the row at `used`, or an earlier one */
     int ends[TESS_CLUSTERS_MAX + 1]; /* where the rows of each cluster end in w->sorted */
 } cluster_cursor;
 

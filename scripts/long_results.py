@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""long_results - what scripts/results-long measured as CSV, which a repository keeps, and as tables.
+"""long_results.py - what scripts/results-long measured as CSV, which a repository keeps, and as tables.
 
 A folder of three files: settings.json, and for every complete or begun run
 

@@ -13,10 +13,10 @@
  *
  * Sums over rows are cut into slices as in virtual.c: the same bits for any number of threads.
  *
- * Cost: 2 C D flop for each key and for each sampled key of each round; D additions for each sampled
- * key of each round, and 4 D in double for each key. Memory of a head: 1 byte for each key, 16 C D
- * bytes for each slice, 4 C D; backward 8 C bytes for each query and 8 C D for each part of the
- * tiles.
+ * Cost: 2 C D flop for each key and for each sampled key of each round; D additions for each
+ * sampled key of each round, and 4 D in double for each key. Memory of a head: 1 byte for each key,
+ * 16 C D bytes for each slice, 4 C D; backward 8 C bytes for each query and 8 C D for each part of
+ * the tiles.
  */
 #include "tessera/advanced/clusters.h"
 #include "attention.h"

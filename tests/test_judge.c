@@ -120,10 +120,10 @@ static void check_same(const double *a, const double *b, size_t n)
 }
 
 static const problem problems[] = {
-    {2, 3, 40, 50, 50, DENSE, 1, 1, 1, 0, 0, 0, 0},
-    {1, 2, 64, 70, 33, RANDOM, 16, 1, 0.3, 0, 0, 0, 0},
-    {2, 2, 32, 48, 96, EMPTY_ROWS, 0, 0, 0.3, 1, 0, 0, 0},
-    {1, 2, 16, 64, 64, RANDOM, 8, 8, 0.4, 1, 1, 0, 0},
+    {2, 3, 40, 50, 50, DENSE, 1, 1, 1, 0, 0, 0, 0, NULL},
+    {1, 2, 64, 70, 33, RANDOM, 16, 1, 0.3, 0, 0, 0, 0, NULL},
+    {2, 2, 32, 48, 96, EMPTY_ROWS, 0, 0, 0.3, 1, 0, 0, 0, NULL},
+    {1, 2, 16, 64, 64, RANDOM, 8, 8, 0.4, 1, 1, 0, 0, NULL},
 };
 enum { N_PROBLEMS = sizeof problems / sizeof *problems };
 

@@ -39,8 +39,9 @@ static tess_status check_shape(const char *who, const tess_gpu_attn_shape *shape
         return tess__fail(TESS_ENOTSUP,
                           "%s: compensate is %d, must be 0: there are no virtual keys", who,
                           a->compensate);
-    if (!isfinite(a->scale))
-        return tess__invalid(who, "scale is %g, must be finite", (double)a->scale);
+    if (!isfinite(a->scale) || a->scale < 0.0f)
+        return tess__invalid(who, "scale is %g, must be positive, or 0 for 1/sqrt(head_dim)",
+                             (double)a->scale);
     TESS_TRY(tess__check_flag(who, "atomic", shape->atomic));
     if (a->batch != s->batch || a->heads != s->heads || a->tokens_q != s->tokens_q ||
         a->tokens_k != s->tokens_k)
@@ -278,6 +279,7 @@ static tess_status backward_ordered(gradient *g, const layout *l)
         g->args.list0 = (int)i;
         g->args.entry0 = sum.entry0 = offsets[i];
         sum.entry1 = offsets[end];
+        sum.scale = end == c->sel->lists ? c->scale : 1.0f;
         TESS_TRY(launch(g, TESS_GPU_BACKWARD, c->sel->group_max, &g->args, (end - i) * c->tiles));
         TESS_TRY(launch(g, TESS_GPU_SUM_ROWS, 0, &sum, c->heads * c->lists.tokens_k));
         sum.begin = 0;

@@ -230,6 +230,7 @@ static void backward_ordered(const gpu_case *c, gradients *g, int64_t lists_each
         sum.row_dk = args.row_dk;
         sum.row_dv = args.row_dv;
         sum.begin = l == 0;
+        sum.scale = end == c->lists.lists ? args.scale : 1.0f;
         args.list0 = (int)l;
         launch(kernel_name(name, c, "backward_d", block_rows(c)), &args, (end - l) * args.tiles,
                seed);
@@ -424,6 +425,34 @@ static void test_nan_stays_with_its_keys(void **state)
     free_case(&c);
 }
 
+/* Logits of +-100, whose exponentials are out of the range of floats, in lists whose last chunk is
+ * not whole: what is beyond a list must not meet an lse of -100. */
+static void test_large_logits(void **state)
+{
+    (void)state;
+    const gpu_problem *const from[] = {&token_problems[0], &token_problems[2], &block_problems[2]};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        gpu_case c = make_case(ctx, from[i], 80 + i);
+        const int d = c.p.dim;
+        for (int64_t s = 0; s < c.p.heads * c.p.tq; s++) {
+            const float large = (s % 2 ? 100.0f : -100.0f) * (d == 64 ? 8.0f : 11.25f);
+            c.q[s * d] = round_half(c.p.fp16, large, &c.q32[s * d]);
+        }
+        for (int64_t s = 0; s < c.p.heads * c.p.tk; s++)
+            c.k[s * d] = round_half(c.p.fp16, 1.0f, &c.k32[s * d]);
+        make_output(&c);
+        gradients g = make_gradients(&c);
+        spoil(&g);
+        if (c.p.unit < 16)
+            backward_ordered(&c, &g, 3, 2);
+        else
+            backward_blocks(&c, &g, 2);
+        compare(&c, &g);
+        free_gradients(&g);
+        free_case(&c);
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -439,9 +468,8 @@ static int teardown(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_token_lists),
-    cmocka_unit_test(test_block_lists),
-    cmocka_unit_test(test_products_and_bytes),
-    cmocka_unit_test(test_nan_stays_with_its_keys),
+    cmocka_unit_test(test_token_lists),        cmocka_unit_test(test_block_lists),
+    cmocka_unit_test(test_products_and_bytes), cmocka_unit_test(test_nan_stays_with_its_keys),
+    cmocka_unit_test(test_large_logits),
 };
 RUN_TESTS_WITH(tests, setup, teardown)

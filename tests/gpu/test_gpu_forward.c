@@ -217,6 +217,25 @@ static void test_nan_stays_in_its_row(void **state)
     free_case(&c);
 }
 
+/* Logits of +-100: the softmax is that of their differences. */
+static void test_large_logits(void **state)
+{
+    (void)state;
+    for (int i = 2; i < PROBLEMS; i += 2) {
+        gpu_case c = make_case(ctx, &problems[i], (uint64_t)(90 + i));
+        const int d = c.p.dim;
+        for (int64_t s = 0; s < c.p.heads * c.p.tq; s++) {
+            const float large = (s % 2 ? 100.0f : -100.0f) * (d == 64 ? 8.0f : 11.25f);
+            c.q[s * d] = round_half(c.p.fp16, large, &c.q32[s * d]);
+        }
+        for (int64_t s = 0; s < c.p.heads * c.p.tk; s++)
+            c.k[s * d] = round_half(c.p.fp16, 1.0f, &c.k32[s * d]);
+        forward(&c, 2);
+        compare(&c);
+        free_case(&c);
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -235,5 +254,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_error_and_bits),
     cmocka_unit_test(test_bytes_per_flop),
     cmocka_unit_test(test_nan_stays_in_its_row),
+    cmocka_unit_test(test_large_logits),
 };
 RUN_TESTS_WITH(tests, setup, teardown)

@@ -327,6 +327,8 @@ static void test_bad_input(void **state)
     FORWARD_FAILS(TESS_ENOTSUP, "head_dim is 96, must be 64 or 128");
     d.shape.attn.compensate = 1;
     FORWARD_FAILS(TESS_ENOTSUP, "compensate is 1, must be 0: there are no virtual keys");
+    d.shape.attn.scale = -1.0f;
+    FORWARD_FAILS(TESS_EINVAL, "scale is -1, must be positive, or 0 for 1/sqrt(head_dim)");
     d.shape.attn.tokens_k = 129;
     FORWARD_FAILS(TESS_EINVAL,
                   "the selection is of 1 x 2 heads with 70 queries and 130 keys, must be of 1 x 2 "

@@ -57,8 +57,7 @@ static void check_kernel(const char *name, int arch, int stack, int spills, int 
     if (r->shared_bytes > shared_kib(arch) * 1024)
         fail_msg("%s, sm_%d: %d bytes of shared memory", name, arch, r->shared_bytes);
     assert_true(registers * r->threads <= 65536);
-    const int attention = strncmp(name, "forward", 7) == 0;
-    if (arch == 80 && attention && warps_resident(r, registers) < 8)
+    if (arch == 80 && warps_resident(r, registers) < 8)
         fail_msg("%s: %d warps on a multiprocessor, must be 8", name, warps_resident(r, registers));
     if (arch == 80)
         print_message("%-28s %3d registers, %6d bytes shared, %2d warps\n", name, registers,

@@ -86,6 +86,7 @@ typedef struct {
     long long entry0, entry1; /* of the rows that are there */
     int tiles, rows;          /* blocks for each group in the workspace; queries of a block */
     int begin;                /* 1: the first round */
+    float scale;              /* of dk: 1 before the last round */
 } tess_gpu_sum_args;
 
 typedef struct {

@@ -8,7 +8,7 @@
  * A block takes BM = 16 WM queries of one group, a warp 16 of them; dq stays in registers. Chunks
  * of BN keys come as in the forward pass. P and dS go through shared memory, from which the
  * transposed products take them. By the mode of the call the rows of dk and dv
- *   ordered   go to a workspace, in the order of the lists; gpu_rows.h adds them up,
+ *   ordered   go to a workspace, in the order of the lists; gpu_rows.h adds and scales them,
  *   atomic    are added to dk and dv,
  *   queries   are not computed: gpu_key_blocks.h does it.
  *
@@ -102,6 +102,16 @@ KERNEL(NAME, tess_gpu_backward_args, THREADS, 1)
     FOR (j, D / 8)
         FOR (e, 4)
             acc[j][e] = 0.0f;
+    const int key_tile = WARP % KEY_TILES, part = WARP / KEY_TILES;
+    const int at_own = (16 * WARP + (LANE >> 2)) * P_ROW + 4 * (LANE & 3);
+    const float scale2 = a.scale * LOG2E;
+    /* Where this lane's first key is in the workspace, of the next chunk; 8 keys further are always
+     * as far, as units of ordered lists have 1, 2, 4 or 8 rows. */
+    const i64 rows_8 = (i64)a.tiles * 8 * D;
+    const int n0 = 16 * key_tile + (LANE >> 2), in_unit = n0 & ((1 << a.lists.shift) - 1);
+    const i64 entry = list.first - a.entry0 + (n0 >> a.lists.shift);
+    i64 at_rows = ((entry * a.tiles + tile) << a.lists.shift | in_unit) * D + 8 * PART * part +
+                  2 * (LANE & 3);
     CP_WAIT(0);
     SYNC();
 
@@ -130,24 +140,29 @@ KERNEL(NAME, tess_gpu_backward_args, THREADS, 1)
                 MMA(t[2 * j + 1], x, b[2], b[3]);
             }
         }
-        FOR (j, BN / 8)
+        if (left < BN) /* the last chunk */
+            FOR (j, BN / 8)
+                FOR (e, 4)
+                    if (8 * j + 2 * (LANE & 3) + (e & 1) >= left)
+                        p[j][e] = MINUS_INFINITY;
+        u32 ds[BN / 8][2];
+        FOR (j, BN / 8) {
             FOR (e, 4) {
-                const float x = exp2_fast(p[j][e] * (a.scale * LOG2E) - lse2[e >> 1]);
-                p[j][e] = 8 * j + 2 * (LANE & 3) + (e & 1) < left ? x : 0.0f;
+                p[j][e] = exp2_fast(p[j][e] * scale2 - lse2[e >> 1]);
                 t[j][e] = p[j][e] * (t[j][e] - delta[e >> 1]);
             }
+            FOR (h, 2)
+                ds[j][h] = PACK(t[j][2 * h], t[j][2 * h + 1]);
+        }
         if (a.mode != TESS_GPU_QUERIES)
             FOR (j, BN / 8)
                 FOR (h, 2) {
-                    const int at =
-                        (16 * WARP + (LANE >> 2) + 8 * h) * P_ROW + 16 * j + 4 * (LANE & 3);
+                    const int at = at_own + 8 * h * P_ROW + 16 * j;
                     *(u32 *)(sh + AT_P + at) = PACK(p[j][2 * h], p[j][2 * h + 1]);
-                    *(u32 *)(sh + AT_DS + at) = PACK(t[j][2 * h], t[j][2 * h + 1]);
+                    *(u32 *)(sh + AT_DS + at) = ds[j][h];
                 }
         FOR (j, KEY_TILES) {
-            u32 x[4];
-            FOR (e, 4)
-                x[e] = PACK(t[2 * j + (e >> 1)][2 * (e & 1)], t[2 * j + (e >> 1)][2 * (e & 1) + 1]);
+            const u32 x[4] = {ds[2 * j][0], ds[2 * j][1], ds[2 * j + 1][0], ds[2 * j + 1][1]};
             FOR (d, D / 16) {
                 u32 b[4];
                 LDSM4T(b, ks + A_TILE(16 * j, 2 * d));
@@ -157,7 +172,6 @@ KERNEL(NAME, tess_gpu_backward_args, THREADS, 1)
         }
         SYNC();
         /* dv = P^T dout, then dk = dS^T q: 16 keys and a part of their rows. */
-        const int key_tile = WARP % KEY_TILES, part = WARP / KEY_TILES;
         if (a.mode != TESS_GPU_QUERIES)
             FOR (which, 2) {
                 const u8 *const from = sh + (which ? AT_DS : AT_P);
@@ -177,18 +191,12 @@ KERNEL(NAME, tess_gpu_backward_args, THREADS, 1)
                         MMA(c[2 * d + 1], x, b[2], b[3]);
                     }
                 }
-                const float factor = which ? a.scale : 1.0f;
                 FOR (h, 2) {
                     const int key = 16 * key_tile + (LANE >> 2) + 8 * h;
                     if (key < left && a.mode == TESS_GPU_ORDERED) {
-                        const int n = s * BN + key, shift = a.lists.shift; /* row n of the list */
-                        const i64 entry = list.first - a.entry0 + (n >> shift);
-                        const i64 row =
-                            (entry * a.tiles + tile) << shift | (n & ((1 << shift) - 1));
-                        float *const to = (which ? a.row_dk : a.row_dv) + row * D + 8 * PART * part;
+                        float *const to = (which ? a.row_dk : a.row_dv) + at_rows + h * rows_8;
                         FOR (j, PART)
-                            store_pair(to + 8 * j + 2 * (LANE & 3), c[j][2 * h] * factor,
-                                       c[j][2 * h + 1] * factor);
+                            store_pair(to + 8 * j, c[j][2 * h], c[j][2 * h + 1]);
                     } else if (key < left) {
                         const tess_gpu_rows *const g = which ? &a.dk : &a.dv;
                         float *const to = (float *)(head_rows(g, heads, head) +
@@ -197,10 +205,11 @@ KERNEL(NAME, tess_gpu_backward_args, THREADS, 1)
                         FOR (j, PART)
                             FOR (e, 2)
                                 add_atomic(to + 8 * j + 2 * (LANE & 3) + e,
-                                           c[j][2 * h + e] * factor);
+                                           c[j][2 * h + e] * (which ? a.scale : 1.0f));
                     }
                 }
             }
+        at_rows += BN / 8 * rows_8;
         SYNC(); /* all have read this stage, its index, P and dS */
         PUT_INDEX(slot, s + 2);
         CP_WAIT(0);

@@ -20,10 +20,13 @@
 #define SWIZZLE(row, piece) ((row)*ROW + (((piece) ^ ((row)&7)) << 4))
 
 /* Where a lane's row for ldmatrix is, of a 16x16 tile at (row, piece): A operands, and B operands
- * whose rows are their columns (K for Q K^T), or, by LDSM4T, B operands as they are stored (V). */
-#define A_TILE(row, piece) SWIZZLE((row) + (LANE & 15), (piece) + (LANE >> 4))
+ * whose rows are their columns (K for Q K^T), or, by LDSM4T, B operands as they are stored (V). Row
+ * is a multiple of 8, piece is even: the lane's part of SWIZZLE is then one of four numbers, which
+ * stay in registers, and the rest a constant of the instruction. */
+#define TILE(row, piece, lane) ((row)*ROW + (((piece)&8) << 4) + ((lane) ^ (((piece)&7) << 4)))
+#define A_TILE(row, piece) TILE(row, piece, SWIZZLE(LANE & 15, LANE >> 4))
 #define B_TILE(row, piece)                                                                         \
-    SWIZZLE((row) + (LANE & 7) + ((LANE >> 4) << 3), (piece) + ((LANE >> 3) & 1))
+    TILE(row, piece, SWIZZLE((LANE & 7) + ((LANE >> 4) << 3), (LANE >> 3) & 1))
 
 /* A list: its first index, how many rows it has. */
 typedef struct {

@@ -3,7 +3,8 @@
  *
  * A block has one row of a key: a thread for each element. It goes through the entries of the row's
  * unit that are in this round of lists, and adds to what earlier rounds left: the same sums, in the
- * same order, for any number of rounds. Bytes: 8 D for each row of the workspace.
+ * same order, for any number of rounds. The last round multiplies dk by the scale. Bytes: 8 D for
+ * each row of the workspace.
  */
 #include "gpu_gather.h"
 
@@ -36,7 +37,7 @@ KERNEL(NAME, tess_gpu_sum_args, D, 8)
             v += a.row_dv[at];
         }
     }
-    *dk = k;
+    *dk = k * a.scale;
     *dv = v;
 }
 

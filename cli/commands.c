@@ -9,7 +9,7 @@ const command *const commands[] = {
     &command_bench,     &command_train,    &command_sweep,   &command_sample,   &command_plan,
     &command_report,    &command_profile,  &command_compare, &command_simulate, &command_validate,
     &command_calibrate, &command_pipeline, &command_trace,   &command_cluster,  &command_collective,
-    &command_help};
+    &command_gpu,       &command_help};
 const int n_commands = sizeof commands / sizeof commands[0];
 
 const command *command_find(const char *name)

@@ -9,7 +9,7 @@ extern const command command_info, command_doctor, command_tensor, command_data,
     command_bench, command_train, command_sample, command_plan, command_report, command_compare,
     command_cluster, command_collective, command_help;
 extern const command command_simulate, command_validate, command_calibrate, command_pipeline;
-extern const command command_trace;
+extern const command command_trace, command_gpu;
 extern const command command_profile, command_sweep;
 
 #endif

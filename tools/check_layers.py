@@ -21,7 +21,7 @@ SEES = {
     "file": "kernels base",
     "attn": "kernels kernels/bf16 base file",
     "gpu/kernels": "",
-    "gpu": "kernels base attn gpu/kernels",
+    "gpu": "kernels base file attn gpu/kernels",
     "cost": "kernels base file attn",
     "plan": CORE,
     "plan/partition": "kernels base plan",

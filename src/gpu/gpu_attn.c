@@ -63,6 +63,7 @@ static tess_status begin(const char *who, tess_gpu_kind kind, tess_gpu *gpu,
                           tess_dtype_name(dtype));
     const tess_gpu_kernel *const kernel =
         tess__gpu_find(kind, dtype, shape->attn.head_dim, sel->group_max);
+    tess__gpu_warn(gpu);
     *c = (call){.who = who,
                 .gpu = gpu,
                 .sel = sel,

@@ -51,6 +51,12 @@ enum {
     X(cuMemAlloc_v2, (tess_cuda_memory * memory, size_t bytes))                                    \
     X(cuMemFree_v2, (tess_cuda_memory memory))                                                     \
     X(cuMemcpyHtoDAsync_v2, (tess_cuda_memory to, const void *from, size_t bytes, void *stream))   \
+    X(cuMemcpyDtoHAsync_v2, (void *to, tess_cuda_memory from, size_t bytes, void *stream))         \
+    X(cuEventCreate, (void **event, unsigned flags))                                               \
+    X(cuEventRecord, (void *event, void *stream))                                                  \
+    X(cuEventSynchronize, (void *event))                                                           \
+    X(cuEventElapsedTime, (float *milliseconds, void *from, void *to))                             \
+    X(cuEventDestroy_v2, (void *event))                                                            \
     X(cuPointerGetAttribute, (void *value, int attribute, tess_cuda_memory pointer))               \
     X(cuStreamSynchronize, (void *stream))                                                         \
     X(cuGetErrorName, (tess_cuda_result result, const char **name))

@@ -45,6 +45,7 @@ struct tess_gpu {
     void *context, *module;
     void *functions[TESS_GPU_KERNELS]; /* found when first launched */
     const char *last;                  /* the kernel launched last; NULL: none yet */
+    int warned;                        /* that this device was not checked */
 };
 
 /* Offsets are on the device and, as the host counts rounds by them, here. */
@@ -97,6 +98,38 @@ const tess_gpu_kernel *tess__gpu_find(tess_gpu_kind kind, tess_dtype dtype, int 
 /* Between enter and leave; 0 blocks: nothing is launched. */
 tess_status tess__gpu_launch(const char *who, tess_gpu *gpu, const tess_gpu_kernel *kernel,
                              const void *args, int64_t blocks, void *stream);
+
+/* ---- gpu_memory.c ------------------------------------------------------------------------- */
+
+/* Memory on the device that is freed together; {.gpu = gpu} is a valid empty one. Calls wait until
+ * the device has done what came before. */
+enum { TESS_GPU_PIECES = 24 };
+typedef struct {
+    tess_gpu *gpu;
+    const char *who;
+    tess_cuda_memory piece[TESS_GPU_PIECES];
+    int n;
+} tess_gpu_memory;
+tess_status tess__gpu_allocate(tess_gpu_memory *m, size_t bytes, void **memory);
+tess_status tess__gpu_copy_in(const tess_gpu_memory *m, void *to, const void *from, size_t bytes);
+tess_status tess__gpu_copy_out(const tess_gpu_memory *m, void *to, const void *from, size_t bytes);
+void tess__gpu_free(tess_gpu_memory *m);
+
+/* ---- gpu_check_attn.c, gpu_check_select.c ------------------------------------------------- */
+
+/* Runs the cases of opts, whose defaults are filled in, and adds them to the result. */
+tess_status tess__gpu_check_attn(tess_gpu *gpu, const tess_gpu_check_opts *opts,
+                                 tess_gpu_check_result *result);
+tess_status tess__gpu_check_select(tess_gpu *gpu, const tess_gpu_check_opts *opts,
+                                   tess_gpu_check_result *result);
+void tess__gpu_count_case(const tess_gpu_check_opts *opts, tess_gpu_check_result *result,
+                          tess_gpu_case *found); /* sets found->ok */
+/* n numbers of a normal distribution: Box-Muller over the context's random numbers. */
+tess_status tess__gpu_random(tess__arena *arena, uint64_t stream, size_t n, float **x);
+
+/* ---- gpu_check.c -------------------------------------------------------------------------- */
+
+void tess__gpu_warn(tess_gpu *gpu); /* once, unless a check has passed */
 
 /* ---- gpu_selection.c ---------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -235,6 +236,53 @@ tess_cuda_result cuMemcpyHtoDAsync_v2(tess_cuda_memory to, const void *from, siz
     if (!entered || !p || (char *)(uintptr_t)to + bytes > p->memory + p->bytes)
         return INVALID;
     memcpy((void *)(uintptr_t)to, from, bytes);
+    return 0;
+}
+
+tess_cuda_result cuMemcpyDtoHAsync_v2(void *to, tess_cuda_memory from, size_t bytes, void *stream)
+{
+    const piece *const p = find_piece(from);
+    (void)stream;
+    if (!entered || !p || (char *)(uintptr_t)from + bytes > p->memory + p->bytes)
+        return INVALID;
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    const int third = fake_driver.copies++ % 3 == 0;
+    if (bytes > 0 && (fake_driver.spoil == 1 || (fake_driver.spoil == 3 && third)))
+        ((char *)to)[bytes / 8 * 4 + 3] ^= 0x40;
+    if (bytes > 0 && fake_driver.spoil == 2)
+        ((char *)to)[0] ^= 0x40;
+    return 0;
+}
+
+/* An event is the time at which it was recorded. */
+tess_cuda_result cuEventCreate(void **event, unsigned flags)
+{
+    *event = calloc(1, sizeof(struct timespec));
+    return flags || !entered ? INVALID : 0;
+}
+
+tess_cuda_result cuEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    return entered && clock_gettime(CLOCK_MONOTONIC, event) == 0 ? 0 : INVALID;
+}
+
+tess_cuda_result cuEventSynchronize(void *event)
+{
+    return event ? 0 : INVALID;
+}
+
+tess_cuda_result cuEventElapsedTime(float *milliseconds, void *from, void *to)
+{
+    const struct timespec *const a = from, *const b = to;
+    *milliseconds =
+        (float)((double)(b->tv_sec - a->tv_sec) * 1e3 + (double)(b->tv_nsec - a->tv_nsec) * 1e-6);
+    return 0;
+}
+
+tess_cuda_result cuEventDestroy_v2(void *event)
+{
+    free(event);
     return 0;
 }
 

@@ -11,6 +11,9 @@ typedef struct {
     int launch_result; /* of cuLaunchKernel, after the kernel has run; 0: success */
     unsigned seed;     /* of the emulation's order */
     long launches;     /* counted */
+    int spoil;   /* of every copy to the host: 1: a high bit of its middle, 2: of its first byte,
+                          3: of the middle of every third copy */
+    long copies; /* to the host, counted */
 } fake_driver_setup;
 
 extern fake_driver_setup fake_driver;

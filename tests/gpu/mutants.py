@@ -37,6 +37,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -107,11 +108,14 @@ def read_mutants():
     return mutants
 
 
-def state(build):
-    """The hash of what a verdict depends on."""
+def state(file):
+    """The hash of what the verdicts on mutants of a file depend on."""
     h = hashlib.sha256()
-    paths = glob.glob(os.path.join(KERNELS, "*")) + glob.glob(os.path.join(HERE, "*.[ch]"))
-    for path in sorted(paths) + sorted(glob.glob(os.path.join(build, "bin", "test_gpu_*"))):
+    tests = TESTS.get(file, OTHERS)
+    paths = glob.glob(os.path.join(KERNELS, "*")) + glob.glob(os.path.join(HERE, "*.h"))
+    paths += [os.path.join(HERE, f) for f in ("coroutine.c", "emulation.c", "gpu_kernels.c", "fake_driver.c")]
+    paths += [os.path.join(HERE, f"test_gpu_{t}.c") for t in tests] + glob.glob(os.path.join(ROOT, "src", "gpu", "*.c"))
+    for path in sorted(paths):
         with open(path, "rb") as f:
             h.update(f.read())
     return h.hexdigest()
@@ -130,6 +134,24 @@ def compile_mutant(mutant, text, folder):
     return (library, "") if done.returncode == 0 else (None, done.stderr.strip().splitlines()[0])
 
 
+def run_test(program, library, folder):
+    """The first complaint of the test, at which it is stopped; None: it passes."""
+    env = dict(os.environ, LD_PRELOAD=library)
+    with subprocess.Popen([program], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          errors="replace", cwd=folder) as test:
+        timer = threading.Timer(SECONDS, test.kill)
+        timer.start()
+        try:
+            for line in test.stderr:
+                if not re.match(r"\s*$|\[=+\]|\[ +(RUN|OK|PASSED) +\]", line):
+                    test.kill()
+                    return re.sub(r"^\[  ERROR   \] --- ", "", line).strip()[:60]
+        finally:
+            timer.cancel()
+        status = test.wait()
+    return None if status == 0 else "never ends" if status == -9 else f"status {status}"
+
+
 def judge(mutant, text, build):
     """The test that finds the mutant and its first complaint; or that it survives."""
     with tempfile.TemporaryDirectory() as folder:
@@ -140,15 +162,9 @@ def judge(mutant, text, build):
             program = os.path.join(build, "bin", "test_gpu_" + test)
             if not os.path.exists(program):
                 sys.exit(f"{program} is not there: build it first")
-            env = dict(os.environ, LD_PRELOAD=library, CMOCKA_MESSAGE_OUTPUT="STDOUT")
-            try:
-                done = subprocess.run([program], env=env, capture_output=True, text=True, errors="replace",
-                                      timeout=SECONDS, cwd=folder, check=False)
-            except subprocess.TimeoutExpired:
-                return "found", f"{test}: never ends"
-            if done.returncode != 0:
-                said = re.findall(r"^\[  ERROR   \] --- (?!Test failed)(.*)$", done.stdout, re.M)
-                return "found", f"{test}: " + (said[0][:60] if said else f"status {done.returncode}")
+            complaint = run_test(program, library, folder)
+            if complaint:
+                return "found", f"{test}: {complaint}"
     return "survived", ""
 
 
@@ -177,7 +193,7 @@ def main():
     build, names = os.path.abspath(sys.argv[1]), tuple(sys.argv[2:])
     if names:
         mutants = [m for m in mutants if m.name.startswith(names)]
-    log, base, known = os.path.join(build, "mutants.log"), state(build), {}
+    log, known = os.path.join(build, "mutants.log"), {}
     if os.path.exists(log):
         with open(log, encoding="utf-8") as f:
             for line in f:
@@ -191,14 +207,14 @@ def main():
         with open(os.path.join(KERNELS, file), encoding="utf-8") as f:
             edits[file] = f.read()
         tests = " ".join(TESTS.get(file, OTHERS))
-        key = hashlib.sha256((base + tests).encode()).hexdigest()
+        key = hashlib.sha256((state(file) + tests).encode()).hexdigest()
         if key not in known:
             known[key] = judge(control, edits[file], build)
             keep(log, key, known[key])
         if known[key][0] != "survived":
             sys.exit(f"the tests of {file} fail without a mutant: {known[key][1]}")
     for m in mutants:
-        key = hashlib.sha256((base + m.file + edits[m.name]).encode()).hexdigest()
+        key = hashlib.sha256((state(m.file) + m.file + edits[m.name]).encode()).hexdigest()
         if key not in known:
             known[key] = judge(m, edits[m.name], build)
             keep(log, key, known[key])

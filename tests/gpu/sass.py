@@ -108,7 +108,7 @@ def main():
     if not tool:
         print("skipped: no cuobjdump, which CUDA and Triton have")
         return 77
-    problems, seen = [], collections.Counter()
+    problems, found = [], collections.Counter()
     for arch, name, code in disassemble(tool, sys.argv[1]):
         m = NAME.match(name)
         if count(code, "LDL") or count(code, "STL"):
@@ -119,7 +119,7 @@ def main():
         body = hot_loop(code)
         hmma, each = count(body, "HMMA"), executed(body, dim) / max(count(body, "HMMA"), 1)
         bar = BARS.get((kind, size)) if dim == 128 else None
-        seen[arch] += 1
+        found[arch] += 1
         if hmma != products(kind, dim, size):
             problems.append(f"{name}, {arch}: {hmma} HMMA in the loop, must be {products(kind, dim, size)}")
         if not count(body, "LDGSTS"):
@@ -129,8 +129,8 @@ def main():
         if "--table" in sys.argv or bar:
             print(f"{arch:7s} {name:26s} {hmma:4d} HMMA, {each:5.2f} instructions for each"
                   + (f", at most {bar}" if bar else ""))
-    print("\n".join(problems) or f"{sum(seen.values())} kernels of {', '.join(sorted(seen))}: all well")
-    return 1 if problems or not seen else 0
+    print("\n".join(problems) or f"{sum(found.values())} kernels of {', '.join(sorted(found))}: all well")
+    return 1 if problems or not found else 0
 
 
 if __name__ == "__main__":

@@ -34,6 +34,12 @@ typedef struct tess_gpu_selection tess_gpu_selection;
 /* "sm_80 sm_90 ... PTX": the code that the library has; "" without. */
 TESS_API const char *tess_gpu_image(void);
 
+typedef enum {
+    TESS_GPU_NOT_CHECKED,
+    TESS_GPU_CHECK_FAILED,
+    TESS_GPU_CHECK_PASSED
+} tess_gpu_outcome;
+
 typedef struct {
     char name[128];   /* of the device */
     int device;       /* its number */
@@ -41,8 +47,9 @@ typedef struct {
     int driver;       /* version, 12040 for 12.4 */
     int64_t memory;   /* bytes */
     int multiprocessors;
-    int shared_bytes;  /* that a block may have */
-    const char *image; /* as tess_gpu_image */
+    int shared_bytes;         /* that a block may have */
+    const char *image;        /* as tess_gpu_image */
+    tess_gpu_outcome checked; /* of the last tess_gpu_check or tess_gpu_checked */
 } tess_gpu_info;
 
 /* ENOTSUP: the library has no image, there is no driver, no such device, the device is older than
@@ -106,6 +113,64 @@ TESS_API tess_status tess_gpu_attn_backward(tess_gpu *gpu, const tess_gpu_attn_s
                                             const float *dlse, const tess_view *dq,
                                             const tess_view *dk, const tess_view *dv, void *work,
                                             int64_t work_bytes, void *stream);
+
+/* ---- check and bench ------------------------------------------------------------------------ */
+
+/* A case of tess_gpu_check. */
+typedef struct {
+    const char *name;   /* "bf16, head_dim 64, groups of 32, single keys, ordered" */
+    const char *output; /* the one that is closest to, or farthest beyond what is allowed */
+    double error,
+        allowed; /* of it: over the largest element; of a selection: lists that are wrong */
+    int same;    /* 0: two runs gave different bits */
+    int guarded; /* 0: bytes before or behind an output were overwritten */
+    int ok;      /* 1: all is as it must be */
+} tess_gpu_case;
+
+typedef struct {
+    const char *folder; /* existing; stores the outcome. NULL: none does */
+    int64_t tokens;     /* keys of each head, 64..65536; 0: 4096 */
+    int repeats;        /* runs whose bits must agree, 2..1000; 0: 16 */
+    void (*found)(void *user, const tess_gpu_case *found); /* after each case, or NULL */
+    void *user;
+} tess_gpu_check_opts;
+
+typedef struct {
+    tess_gpu_outcome outcome;
+    int cases, failed;
+    int64_t tokens; /* as they were checked */
+    int repeats;
+} tess_gpu_check_result;
+
+/* Runs every kind of kernel on the device, against the kernels of the CPU: errors, bits over
+ * repeated runs, bytes around the outputs. The outcome is stored for this device, driver and
+ * library. A result that is wrong is an outcome, not a failure of the call. opts NULL: defaults. */
+TESS_API tess_status tess_gpu_check(tess_gpu *gpu, const tess_gpu_check_opts *opts,
+                                    tess_gpu_check_result *result);
+
+/* What tess_gpu_check stored in the folder for this device, driver and library. Without it, or
+ * unless it passed, the first attention or selection of a tess_gpu warns in the context's log. */
+TESS_API tess_status tess_gpu_checked(tess_gpu *gpu, const char *folder,
+                                      tess_gpu_check_result *result);
+
+typedef struct {
+    tess_gpu_attn_shape shape; /* batch 1 */
+    tess_dtype dtype;          /* BF16 or F16 */
+    int32_t group, unit;       /* unit: a power of two */
+    double density;            /* of each list: above 0, at most 1 */
+    int rank;                  /* of the scores that select, 1..64 */
+    int repeats;               /* 1..10000; 0: 20 */
+} tess_gpu_bench_problem;
+
+/* Milliseconds, medians. */
+typedef struct {
+    double select, forward, backward;
+    double pairs; /* (query, key) pairs of the lists */
+} tess_gpu_bench_result;
+
+/* Times the selection of random keys, and attention on them, on the default stream. */
+TESS_API tess_status tess_gpu_bench(tess_gpu *gpu, const tess_gpu_bench_problem *problem,
+                                    tess_gpu_bench_result *result);
 
 TESS_END_DECLS
 

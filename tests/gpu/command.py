@@ -13,7 +13,8 @@ import unittest
 
 EMULATED, TESSERA = sys.argv[1:3]
 CHECK = ["check", "--keys", "64", "--runs", "2"]
-BENCH = ["bench", "--tokens", "96", "--heads", "1", "--dim", "64", "--group", "32", "--samples", "1", "--densities", "0.1,0.5"]
+BENCH = ["bench", "--tokens", "96", "--heads", "1", "--dim", "64", "--group", "32", "--samples", "1", "--densities",
+         "0.1,0.5"]
 
 
 class Command(unittest.TestCase):

@@ -20,13 +20,14 @@ import shutil
 import subprocess
 import sys
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Instructions for each HMMA, at most: of head_dim 128, where a block has so many queries.
 BARS = {("forward", 64): 5.8, ("forward", 128): 5.1, ("backward", 64): 5.1}
 NAME = re.compile(r"(forward|backward|key_blocks)_d(\d+)_[gk](\d+)_(bf16|fp16)$")
 
 
 def find_tool():
-    places = os.path.join(os.environ.get("TESS_TORCH_ENV", "build/venv-torch"),
+    places = os.path.join(os.environ.get("TESS_TORCH_ENV", os.path.join(ROOT, "build/venv-torch")),
                           "lib/python*/site-packages/triton/backends/nvidia/bin/cuobjdump")
     return next((p for p in [shutil.which("cuobjdump"), "/usr/local/cuda/bin/cuobjdump", *glob.glob(places)]
                  if p and os.path.exists(p)), None)

@@ -155,10 +155,6 @@ FN u32 add_shared(u32 *p, u32 x)
     *p = old + x;
     return old;
 }
-FN void or_atomic(u32 *p, u32 x)
-{
-    *p |= x;
-}
 FN void store_pair(float *p, float x, float y)
 {
     p[0] = x;

@@ -103,12 +103,15 @@ static void test_units_become_rows(void **state)
     int *const rows = malloc((size_t)row_offsets[l->lists] * sizeof *rows);
     const tess_gpu_expand_args args = {(const long long *)l->offsets, l->indices, bounds_k,
                                        row_offsets, rows};
-    launch("expand_units", &args, l->lists, 3);
-    i64 at = 0;
-    for (int64_t j = 0; j < l->offsets[l->lists]; j++)
-        for (int r = bounds_k[l->indices[j]]; r < bounds_k[l->indices[j] + 1]; r++)
-            assert_int_equal(rows[at++], r);
-    assert_int_equal(at, row_offsets[l->lists]);
+    for (u32 seed = 0; seed < 16; seed++) {
+        i64 at = 0;
+        memset(rows, 0xff, (size_t)row_offsets[l->lists] * sizeof *rows);
+        launch("expand_units", &args, l->lists, seed);
+        for (int64_t j = 0; j < l->offsets[l->lists]; j++)
+            for (int r = bounds_k[l->indices[j]]; r < bounds_k[l->indices[j] + 1]; r++)
+                assert_int_equal(rows[at++], r);
+        assert_int_equal(at, row_offsets[l->lists]);
+    }
     free(row_offsets);
     free(rows);
     free_case(&c);

@@ -22,7 +22,7 @@ static const select_problem problems[] = {
     {1, 16, 2200, 16, 500, EQUAL},      {1, 16, 400, 16, 390, SOME_NAN},
     {1, 16, 2500, 16, 2450, SOME_NAN},  {1, 16, 3000, 16, 300, SORTED},
     {1, 7, 2048, 40, 1, NORMAL},        {1, 16, 2600, 16, 0, NORMAL},
-    {1, 4, 2048, 16, 204, ONE_ROW_OFF},
+    {1, 4, 2048, 16, 204, ONE_ROW_OFF}, {1, 16, 300, 32, 40, NORMAL},
 };
 
 typedef struct {

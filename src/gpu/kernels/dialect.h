@@ -138,10 +138,6 @@ FN u32 add_shared(u32 *p, u32 x)
 {
     return atomicAdd(p, x);
 }
-FN void or_atomic(u32 *p, u32 x)
-{
-    atomicOr(p, x);
-}
 FN void store_pair(float *p, float x, float y)
 {
     *(float2 *)p = make_float2(x, y);

@@ -32,6 +32,16 @@ double tess__rate_measure(tess__rate_fn rate)
     return best;
 }
 
+/* The kernels of the context's set in this library's table: two libraries of a process have one
+ * each, and ctx->kernels may point into the other one. */
+static const tess__kernels *kernels_of(const tess_ctx *ctx)
+{
+    for (int i = 0; i < tess__isa_total; i++)
+        if (strcmp(tess__isas[i].name, ctx->isa) == 0)
+            return tess__isas[i].kernels;
+    return NULL;
+}
+
 /* Sets that a context may use: its own, or where none was given those of the same other kernels. */
 static int is_candidate(const tess_ctx *ctx, int i)
 {
@@ -39,24 +49,32 @@ static int is_candidate(const tess_ctx *ctx, int i)
     if (!isa->products || *tess__isa_missing(i))
         return 0;
     return ctx->isa_given ? strcmp(isa->name, ctx->isa) == 0
-                          : !isa->test_only && isa->kernels == ctx->kernels;
+                          : !isa->test_only && isa->kernels == kernels_of(ctx);
 }
 
-/* The fastest candidate, and its rate and that of fp32; one that was given is not measured. */
+/* The fastest candidate, and its rate and that of fp32; one that was given is not measured. Where
+ * fp32 seems faster the best of several rounds counts: on a busy machine a probe may be disturbed,
+ * and what a run computes with must not depend on that. */
 static int choose(const tess_ctx *ctx, double *rate, double *fma)
 {
+    enum { ROUNDS = 8 };
     int best = NONE;
-    *rate = 0.0;
-    *fma = ctx->isa_given ? 0.0 : tess__rate_measure(ctx->kernels->fma);
-    for (int i = 0; i < tess__isa_total; i++) {
-        if (!is_candidate(ctx, i))
-            continue;
-        const double measured =
-            ctx->isa_given ? 1.0 : tess__rate_measure(tess__isas[i].products->rate);
-        if (measured > *rate) {
-            *rate = measured;
-            best = i;
+    *rate = *fma = 0.0;
+    for (int round = 0; round < ROUNDS && *rate <= *fma; round++) {
+        if (!ctx->isa_given)
+            *fma = TESS_MAX(*fma, tess__rate_measure(ctx->kernels->fma));
+        for (int i = 0; i < tess__isa_total; i++) {
+            if (!is_candidate(ctx, i))
+                continue;
+            const double measured =
+                ctx->isa_given ? 1.0 : tess__rate_measure(tess__isas[i].products->rate);
+            if (measured > *rate) {
+                *rate = measured;
+                best = i;
+            }
         }
+        if (best == NONE)
+            break;
     }
     return *rate > *fma ? best : NONE;
 }

@@ -43,6 +43,7 @@ SEES = {
     "job": CORE + " comm trace timeline sim",
     "media": "kernels base file",
     "model": CORE + " comm exec cp media model/linear",
+    "model/steps": CORE + " comm exec cp media model model/linear",
     "model/linear": "kernels kernels/bf16 base model",
     "model/lists": CORE + " comm exec cp media model",
     "model/observe": CORE + " comm exec cp media model",

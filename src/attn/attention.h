@@ -90,6 +90,9 @@ void tess__virtual_totals(tess_attn *attn, const tess_view *k, const tess_view *
                           tess__attn_scratch *w);
 const double *tess__virtual_total(const tess_attn *attn, int64_t head); /* (2, head_dim) */
 
+/* gradient.c: rows of the longest range of a head's keys, dense, where products are in bf16. */
+int64_t tess__backward_rows(const tess_attn_shape *shape);
+
 /* gradient.c: a head's tiles are cut into items of work, of so many tiles; and their number. */
 int64_t tess__virtual_tiles(const tess_attn_shape *shape, int64_t tiles);
 int64_t tess__virtual_parts(const tess_attn_shape *shape, int64_t tiles);

@@ -78,6 +78,11 @@ tess_status tess__attn_create_like(const tess_attn *like, const tess_attn_shape 
 /* Bytes that tess_attn_create takes from the context, and with own 0 tess__attn_create_like. */
 size_t tess__attn_bytes(const tess_attn_shape *shape, int threads, int own);
 
+/* Memory that the first backward pass with products in bf16 takes, dense or with lists of keys: its
+ * bytes at most; and taking it now. */
+size_t tess__attn_backward_bytes(const tess_attn_shape *shape, int threads, int lists);
+tess_status tess__attn_backward_ready(tess_attn *attn, int lists);
+
 /* Bytes that the first backward pass takes for virtual keys, as tess__attn_reserve. */
 size_t tess__attn_virtual_bytes(const tess_attn_shape *shape, int64_t tiles, int threads);
 

@@ -219,11 +219,36 @@ tess__bf16_keys tess__bf16_packed(const tess_attn *attn, int by_rows, int64_t at
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
+/* Elements of a thread's keys, of one kind. */
+static size_t range_size(const tess_attn_shape *s, int64_t rows)
+{
+    const size_t groups = ((size_t)rows + TESS_BF16_GROUP - 1) / TESS_BF16_GROUP;
+    return groups * TESS_BF16_GROUP * (size_t)tess__wide(s->head_dim);
+}
+
+static int64_t longest(const tess_attn_shape *s, int lists)
+{
+    return lists ? s->tokens_k : tess__backward_rows(s);
+}
+
+size_t tess__attn_backward_bytes(const tess_attn_shape *s, int threads, int lists)
+{
+    const size_t each = range_size(s, longest(s, lists));
+    return s->precision == TESS_PRECISION_BF16
+               ? tess__arena_round((size_t)threads * each * 3 * sizeof(uint16_t)) +
+                     TESS_ALLOC_OVERHEAD
+               : 0;
+}
+
+tess_status tess__attn_backward_ready(tess_attn *attn, int lists)
+{
+    return attn->bf16 ? tess__bf16_reserve(attn, longest(&attn->shape, lists)) : TESS_OK;
+}
+
 tess_status tess__bf16_reserve(tess_attn *attn, int64_t rows)
 {
     tess__bf16_attn *x = attn->bf16;
-    const size_t groups = ((size_t)rows + TESS_BF16_GROUP - 1) / TESS_BF16_GROUP;
-    const size_t each = groups * TESS_BF16_GROUP * (size_t)tess__wide(attn->shape.head_dim);
+    const size_t each = range_size(&attn->shape, rows);
     const size_t bytes = tess__bytes((size_t)x->threads, each * 3 * sizeof *x->ranges);
     if (each > x->range_size) {
         uint16_t *ranges = TESS_ALLOC(attn->ctx, bytes);

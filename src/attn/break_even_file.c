@@ -22,13 +22,16 @@ enum { FORMAT = 1, KEY_MAX = 512 };
 static tess_status key_text(tess_ctx *ctx, const tess_attn_rates_shape *s, char text[KEY_MAX])
 {
     tess_machine machine;
+    const char *isa = NULL;
     TESS_TRY(tess_machine_query(ctx, &machine));
+    if (s->precision == TESS_PRECISION_BF16)
+        tess__products_of(ctx, &isa);
     snprintf(text, KEY_MAX,
              "%s, %s, tessera %s: head_dim %d, %lld x %lld tokens, group %d, unit %d, "
-             "compensate %d, proj_dim %d, backward %d",
+             "compensate %d, proj_dim %d, backward %d%s%s",
              machine.cpu, ctx->isa, tess_version(), s->head_dim, (long long)s->queries,
              (long long)s->keys, (int)s->group, (int)s->unit, s->compensate, s->proj_dim,
-             s->backward);
+             s->backward, isa ? ", bf16 by " : "", isa ? isa : "");
     return TESS_OK;
 }
 

@@ -285,6 +285,15 @@ static int64_t longest_range(const job *j)
     return most;
 }
 
+int64_t tess__backward_rows(const tess_attn_shape *s)
+{
+    const tess_attn like = {.shape = *s};
+    job j = {.attn = &like, .unit_rows = TESS_BF16_GROUP};
+    j.units = (s->tokens_k + TESS_BF16_GROUP - 1) / TESS_BF16_GROUP;
+    j.ranges = choose_ranges(&like, NULL, j.units);
+    return longest_range(&j);
+}
+
 /* One range of one head, all tiles. */
 static void run_range(const job *j, tess__work_queue *run, int64_t head, int64_t range,
                       tess__attn_scratch *w)

@@ -100,7 +100,8 @@ static tess_status make_sample(bench *b, int64_t rows, sample *s)
                                   .head_dim = shape->head_dim,
                                   .tokens_q = rows,
                                   .tokens_k = b->keys,
-                                  .compensate = shape->compensate};
+                                  .compensate = shape->compensate,
+                                  .precision = shape->precision};
     const tess_sel_shape lists = {.batch = 1,
                                   .heads = 1,
                                   .tokens_q = rows,

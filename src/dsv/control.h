@@ -136,11 +136,12 @@ typedef struct {
     int batch;                            /* clips of a pass on this rank */
     int grid[3];                          /* tokens: frames, rows, columns */
     uint64_t seed;
-    int train;               /* 1: learns and measures; 0: for sampling, from a checkpoint */
-    int64_t steps;           /* of the run, when training */
-    int64_t memory;          /* bytes of the pass without lists, when training */
-    tess__listener listener; /* gets the events; fn NULL: none */
-    int exact;               /* 1: passes are exact, and predictors' gradients in fixed point */
+    int train;                /* 1: learns and measures; 0: for sampling, from a checkpoint */
+    int64_t steps;            /* of the run, when training */
+    int64_t memory;           /* bytes of the pass without lists, when training */
+    tess__listener listener;  /* gets the events; fn NULL: none */
+    int exact;                /* 1: passes are exact, and predictors' gradients in fixed point */
+    tess_precision precision; /* of attention */
 } tess__control_opts;
 
 /* What decide leaves for apply. */

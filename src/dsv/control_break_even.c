@@ -29,7 +29,8 @@ static tess_status measure(const tess__control *c, const int cube[3], found *f)
                                                                                              : 1,
                                          .compensate = c->attention.compensate,
                                          .proj_dim = c->rules.learns ? c->attention.proj_dim : 0,
-                                         .backward = c->opts.train};
+                                         .backward = c->opts.train,
+                                         .precision = c->opts.precision};
     tess_break_even_result result;
     TESS_TRY(tess_break_even(c->ctx, &shape, c->attention.cache, &result));
     const double rows = (double)c->tokens, pairs = rows * rows;

@@ -123,7 +123,7 @@ static tess_status cross_cut(tess_pass *p, const tess_view in[3], const tess__se
 {
     const tess__sizes *z = &p->z;
     const int64_t part = z->text * z->dim;
-    const tess_view all_o = tess__rows_view(p, s->at[SET_O2]);
+    const tess_view all_o = tess__rows_view(p, p->ws.o);
     const tess_view all_dout = tess__rows_view(p, p->ws.t);
     const tess_view q = rows_from(&in[0], sample, row), k = rows_from(&in[1], sample, 0);
     const tess_view v = rows_from(&in[2], sample, 0), o = rows_from(&all_o, sample, row);
@@ -131,7 +131,8 @@ static tess_status cross_cut(tess_pass *p, const tess_view in[3], const tess__se
     const tess_view dk = tess__heads_view(p, p->exact.text_part, z->text);
     const tess_view dv = tess__heads_view(p, p->exact.text_part + part, z->text);
     for (int h = 0; h < z->heads; h++)
-        memcpy(p->exact.lse + h * rows, s->at[SET_LSE2] + (sample * z->heads + h) * z->local + row,
+        memcpy(p->exact.lse + h * rows,
+               (const float *)s->at[SET_LSE2] + (sample * z->heads + h) * z->local + row,
                (size_t)rows * sizeof(float));
     tess__attn_resize(p->exact.cross, rows, z->text);
     const tess_attn_saved saved = {&q, &k, &v, &o, p->exact.lse};

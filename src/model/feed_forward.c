@@ -11,11 +11,11 @@
  */
 #include "pass_internal.h"
 
-static void norm_input(tess_pass *p, const tess__set *s)
+static void norm_input(tess_pass *p, tess__matrix x)
 {
     const int64_t dim = p->z.dim;
-    tess__norm_rows(p, s->at[SET_X2], p->ws.mod + MOD_SCALE2 * dim, p->ws.mod + MOD_SHIFT2 * dim,
-                    MOD_ALL * dim, p->ws.n);
+    tess__norm_rows(p, x, p->ws.mod + MOD_SCALE2 * dim, p->ws.mod + MOD_SHIFT2 * dim, MOD_ALL * dim,
+                    p->ws.n);
 }
 
 static int64_t rows_at(const tess_pass *p, int64_t row)
@@ -28,13 +28,15 @@ tess_status tess__ffn_forward(tess_pass *p, int layer, const tess__set *s, float
 {
     const tess__layer first = tess__block_layer(p, layer, B_FFN1_W, B_FFN1_B, 1);
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
-    float *saved = s->at[SET_H];
-    norm_input(p, s);
+    const tess__matrix saved = tess__slot_of(p, s, SET_H);
+    const float *x2 = tess__stream_at(p, s, SET_X2);
+    float *act = p->ws.big;
+    norm_input(p, tess__stream_rounded(p, x2));
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
-        float *h = saved ? saved + row * p->z.ffn : p->ws.big;
-        TESS_TRY(tess__layer_gelu(p, &first, rows, p->ws.n + row * p->z.dim, h, p->ws.big));
-        TESS_TRY(tess__layer_residual(p, &second, row, rows, p->ws.big, s->at[SET_X2],
+        const tess__matrix h = saved.at ? tess__matrix_from(saved, row * p->z.ffn) : saved;
+        TESS_TRY(tess__layer_gelu(p, &first, rows, p->ws.n + row * p->z.dim, h, act));
+        TESS_TRY(tess__layer_residual(p, &second, row, rows, tess__matrix_f32(act), x2,
                                       p->ws.mod + MOD_GATE2 * p->z.dim, x_out));
     }
     return TESS_OK;
@@ -48,14 +50,17 @@ static tess_status backward_rows(tess_pass *p, int layer, const tess__set *s, in
     const tess__layer first = tess__block_layer(p, layer, B_FFN1_W, B_FFN1_B, 1);
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
     const int64_t dim = p->z.dim, size = p->z.chunk * p->z.ffn;
-    float *dh = p->ws.big, *act = p->ws.big + size, *again = p->ws.big + 2 * size;
-    const float *h = s->at[SET_H] ? s->at[SET_H] + row * p->z.ffn : again;
+    float *dh = p->ws.big, *act = p->ws.big + size;
+    const tess__matrix again = {.at = p->ws.big + 2 * size, .half = p->z.half},
+                       saved = tess__slot_of(p, s, SET_H);
+    const tess__matrix h = saved.at ? tess__matrix_from(saved, row * p->z.ffn) : again;
     float *n = p->ws.n + row * dim, *t = p->ws.t + row * dim;
     if (!s->at[SET_H])
-        TESS_TRY(tess__layer_forward(p, &first, rows, n, again, NULL));
+        TESS_TRY(tess__layer_forward(p, &first, rows, tess__matrix_f32(n), again, NULL));
     TESS_TRY(tess__layer_gelu_dx(p, &second, rows, t, h, act, dh));
-    TESS_TRY(tess__layer_m(p, &second, row, rows, act, row != tess__cut_of(p, row).begin));
-    TESS_TRY(tess__layer_dw(p, &first, rows, dh, n));
+    TESS_TRY(tess__layer_m(p, &second, row, rows, tess__matrix_f32(act),
+                           row != tess__cut_of(p, row).begin));
+    TESS_TRY(tess__layer_dw(p, &first, rows, dh, tess__matrix_f32(n)));
     return tess__layer_dx(p, &first, rows, dh, t, 0, NULL);
 }
 
@@ -64,7 +69,8 @@ tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
     const tess__layer second = tess__block_layer(p, layer, B_FFN2_W, B_FFN2_B, 1);
     const int64_t dim = p->z.dim;
     const float *gate = p->ws.mod + MOD_GATE2 * dim;
-    norm_input(p, s);
+    const tess__matrix x2 = tess__slot_of(p, s, SET_X2);
+    norm_input(p, x2);
     tess__gate_rows(p, p->ws.g, gate, p->ws.t);
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         rows = rows_at(p, row);
@@ -75,7 +81,7 @@ tess_status tess__ffn_backward(tess_pass *p, int layer, const tess__set *s)
             tess__gate_backward(p, &second, cut.begin, cut.end - cut.begin, gate + at,
                                 p->ws.dmod + MOD_GATE2 * dim + at);
     }
-    tess__norm_rows_backward(p, p->ws.t, s->at[SET_X2], p->ws.mod + MOD_SCALE2 * dim, MOD_ALL * dim,
-                             p->ws.g, p->ws.dmod + MOD_SCALE2 * dim, p->ws.dmod + MOD_SHIFT2 * dim);
+    tess__norm_rows_backward(p, p->ws.t, x2, p->ws.mod + MOD_SCALE2 * dim, MOD_ALL * dim, p->ws.g,
+                             p->ws.dmod + MOD_SCALE2 * dim, p->ws.dmod + MOD_SHIFT2 * dim);
     return TESS_OK;
 }

@@ -15,18 +15,26 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static tess_status make_dense(const tess_pass *p, const tess_attn_shape *shape, tess_attn **attn)
+{
+    TESS_TRY(tess_attn_create(p->ctx, shape, attn));
+    return p->shape.train ? tess__attn_backward_ready(*attn, 0) : TESS_OK;
+}
+
 static tess_status make_attention(tess_pass *p)
 {
     const tess_attn_shape self = tess__pass_attention(&p->z, p->z.tokens);
     const tess_attn_shape cross = tess__pass_attention(&p->z, p->z.text);
     const int alone = !p->ranks.comm;
+    if (p->z.half)
+        TESS_TRY(tess__linear_bf16_create(p->ctx, &p->linear));
     if (alone)
-        TESS_TRY(tess_attn_create(p->ctx, &self, &p->self));
-    TESS_TRY(tess_attn_create(p->ctx, &cross, &p->cross));
+        TESS_TRY(make_dense(p, &self, &p->self));
+    TESS_TRY(make_dense(p, &cross, &p->cross));
     if (p->z.exact && p->shape.train) {
         tess_attn_shape one = cross;
         one.batch = 1;
-        TESS_TRY(tess_attn_create(p->ctx, &one, &p->exact.cross));
+        TESS_TRY(make_dense(p, &one, &p->exact.cross));
         TESS_TRY(tess__model_sums(p->model));
         memset(p->exact.mod, 0, (size_t)(p->z.batch * MOD_ALL * p->z.dim) * sizeof *p->exact.mod);
     }
@@ -37,6 +45,8 @@ static tess_status make_attention(tess_pass *p)
     const int64_t room = (int64_t)p->z.n_q * p->z.units_most;
     if (alone && !p->room.dense) {
         TESS_TRY(tess__attn_create_like(p->self, &one, &p->sparse.one));
+        if (p->shape.train)
+            TESS_TRY(tess__attn_backward_ready(p->sparse.one, 1));
         TESS_TRY(tess_selection_create(p->ctx, &lists, room, &p->sparse.lists));
     }
     const tess_predict_shape predict = tess__pass_predict(p);
@@ -57,7 +67,8 @@ static tess_status make_places(tess_pass *p, const int *cube)
 tess_status tess_pass_create(tess_model *model, const tess_pass_shape *shape, tess_pass **pass)
 {
     TESS_REQUIRE(model, shape, pass);
-    tess_pass plan = {.model = model, .ctx = model->ctx, .shape = *shape};
+    tess_pass plan = {
+        .model = model, .ctx = model->ctx, .shape = *shape, .threads = model->ctx->threads};
     if (shape->sparse)
         plan.room = *shape->sparse;
     size_t saved;
@@ -91,6 +102,7 @@ void tess_pass_destroy(tess_pass *pass)
 {
     if (!pass)
         return;
+    tess__linear_bf16_destroy(pass->linear);
     tess_attn_destroy(pass->sparse.one);
     tess_attn_destroy(pass->self);
     tess_attn_destroy(pass->cross);
@@ -112,9 +124,10 @@ tess_status tess_pass_times_read(const tess_pass *pass, tess_pass_times *times)
 
 /* ---- saved activations ----------------------------------------------------------------------- */
 
+/* Whether a block works in F32 on what is saved as halves. */
 static int in_halves(const tess_pass *p)
 {
-    return p->shape.store == TESS_DTYPE_BF16;
+    return tess__saves_halves(p) && !p->z.half;
 }
 
 /* Copies a slot between the work set and what is saved in halves; log-sums are saved in F32. */
@@ -134,11 +147,15 @@ static void copy_slot(tess_pass *p, int layer, int slot, int keep)
 /* Where a block's input lies in F32. */
 static float *input_of(const tess_pass *p, int layer)
 {
+    if (p->z.half)
+        return p->act.stream;
     return p->act.saved && !in_halves(p) ? p->act.saved[layer].at[SET_X0] : p->act.work.at[SET_X0];
 }
 
 static float *output_of(const tess_pass *p, int layer)
 {
+    if (p->z.half)
+        return p->ws.t;
     return layer + 1 < p->z.layers ? input_of(p, layer + 1) : p->act.last;
 }
 
@@ -148,7 +165,10 @@ static tess__set set_of(const tess_pass *p, int layer)
     if (p->act.saved && !in_halves(p) && p->shape.keep == TESS_KEEP_ALL)
         return p->act.saved[layer];
     tess__set set = p->act.work;
-    set.at[SET_X0] = input_of(p, layer);
+    if (!p->z.half)
+        set.at[SET_X0] = input_of(p, layer);
+    else if (p->act.saved)
+        set.at[SET_X0] = p->act.saved[layer].at[SET_X0];
     return set;
 }
 
@@ -158,6 +178,13 @@ static tess_status run_block(tess_pass *p, int layer)
 {
     const tess__set set = set_of(p, layer);
     const int halves = p->act.saved && in_halves(p);
+    if (p->z.half) {
+        tess__stream_round(p, set.at[SET_X0]);
+        TESS_TRY(tess__block_forward(p, layer, &set, output_of(p, layer)));
+        tess__stream_swap(p);
+        p->act.last = p->act.stream;
+        return TESS_OK;
+    }
     if (halves)
         copy_slot(p, layer, SET_X0, 1);
     TESS_TRY(tess__block_forward(p, layer, &set, output_of(p, layer)));
@@ -198,6 +225,7 @@ tess_status tess_pass_forward(tess_pass *pass, const tess_model_in *in, float *o
     const tess_pass_times before = pass->times;
     const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;
+    tess__packed_forget(pass);
     TESS_TRY(tess__ranks_end(pass, run_forward(pass, in, out)));
     pass->ready = pass->shape.train;
     if (pass->observer)
@@ -213,6 +241,8 @@ static tess_status run_block_backward(tess_pass *p, int layer)
 {
     const tess__set set = set_of(p, layer);
     const int all = p->shape.keep == TESS_KEEP_ALL;
+    if (p->z.half && !all)
+        tess__stream_read(p, set.at[SET_X0]);
     for (int slot = SET_X0; in_halves(p) && slot < (all ? SET_SLOTS : SET_X0 + 1); slot++)
         copy_slot(p, layer, slot, 0);
     if (!all) {
@@ -273,6 +303,7 @@ tess_status tess_pass_backward(tess_pass *pass, const float *dout, float *dx)
     const tess_pass_times before = pass->times;
     const tess__lap begin = tess__lap_begin(pass);
     pass->ready = 0;
+    tess__packed_forget(pass);
     TESS_TRY(tess__ranks_end(pass, run_backward(pass, dout, dx)));
     pass->times.backwards++;
     count_time(pass, begin, &before);

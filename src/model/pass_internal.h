@@ -10,11 +10,14 @@
  *   TESS_KEEP_ALL       a set for each block
  *   the same in BF16    a set of halves for each block, and one set in F32 to work in
  *   TESS_KEEP_BLOCKS    each block's input (F32 or BF16), and one set that is filled again
+ *
+ * With precision BF16 sets are halves throughout, and the steps read and write them as they are;
+ * the stream itself is F32 within a block, and is rounded at each block's input.
  */
 #ifndef TESS_PASS_H
 #define TESS_PASS_H
 
-#include "model_internal.h"
+#include "linear/linear_bf16.h"
 #include "tessera/advanced/sparse.h"
 #include "tessera/cp.h"
 
@@ -44,14 +47,34 @@ typedef enum {
 } tess__slot;
 
 typedef struct {
-    float *at[SET_SLOTS];
+    void *at[SET_SLOTS]; /* log-sums are F32; the others too, or halves where the pass is in BF16 */
 } tess__set;
+
+/* Activations in either type. */
+typedef struct {
+    void *at;
+    int half;  /* 1: BF16; 0: F32 */
+    int round; /* 1: F32, rounded to BF16 when they are read */
+} tess__matrix;
+
+static inline tess__matrix tess__matrix_f32(const float *x)
+{
+    return (tess__matrix){.at = (void *)(uintptr_t)x};
+}
+
+/* Those from element n on. */
+static inline tess__matrix tess__matrix_from(tess__matrix x, int64_t n)
+{
+    x.at = x.half ? (void *)((uint16_t *)x.at + n) : (void *)((float *)x.at + n);
+    return x;
+}
 
 enum { TESS__CUTS_MAX = 29 }; /* 28 places where 2 to 8 ranks cut the tokens */
 
 /* Sizes that follow from configuration and shape. */
 typedef struct {
     int batch, heads, head_dim, layers;
+    int half;             /* 1: precision is BF16 */
     int grid[3];          /* tokens along frames, rows and columns */
     int64_t tokens;       /* of a sample */
     int64_t first, local; /* this rank's: the first, and how many */
@@ -61,6 +84,7 @@ typedef struct {
     int64_t patch_in, patch_out; /* numbers of a token, in and out */
     int64_t chunk;               /* rows of the feed-forward layer at a time */
     int64_t parts;               /* partial column sums */
+    int64_t row_room;            /* floats of a thread: a row, and as many behind it */
     int64_t slot[SET_SLOTS];     /* elements of a set's buffers */
     /* Local rows of a sample whose sums are made in one: all of them, or with exact what lies
      * between the places where any number of ranks would cut the tokens. */
@@ -103,9 +127,10 @@ typedef struct {
 /* Activations of the blocks. */
 typedef struct {
     float *patches;   /* (rows, patch_in); of a training pass */
-    tess__set *saved; /* (layers), or NULL; halves where store is BF16 */
-    tess__set work;   /* F32; at[i] NULL where it is not needed */
-    float *last;      /* (rows, dim): what the last block gave */
+    tess__set *saved; /* (layers), or NULL; halves where store or precision is BF16 */
+    tess__set work;   /* at[i] NULL where it is not needed; F32, or halves with precision BF16 */
+    float *stream;    /* (rows, dim): of a pass in BF16; free in the backward pass of a block */
+    float *last;      /* (rows, dim): what the last block gave; in BF16 it is the stream */
 } tess__block_values;
 
 /* What a block computes in, and the next one overwrites. */
@@ -113,10 +138,16 @@ typedef struct {
     float *mod, *dmod; /* (batch, 6, dim) of a block; the head uses the first two of the six */
     float *n;          /* (rows, dim): a norm's output */
     float *g, *t;      /* (rows, dim): the gradient of the stream, and one on its way */
+    float *o;          /* (rows, dim): attention's output in F32, where the step at hand has it */
     float *big;        /* heads, gradients of heads, the middle of the feed-forward layer */
     float *m;          /* (dim, ffn or dim): the gradient of a matrix before its gate */
     float *partial;    /* (parts, 3 dim) */
     float *sums;       /* (dim) */
+    /* Of a pass in BF16: */
+    float *room;               /* (threads, row_room): a row of each thread, widened */
+    void *packed[2];           /* weights of the layers used last, packed for products, */
+    const float *packed_of[2]; /* and which; NULL: none */
+    int packed_last;
 } tess__workspace;
 
 /* What SEARCH found for a head of a sample, whose bits lie beside it. */
@@ -185,8 +216,10 @@ typedef struct {
 
 struct tess_pass {
     tess_ctx *ctx;
-    tess_model *model;       /* the weights; layers.c gives views of them */
-    tess_attn *self, *cross; /* self: NULL where ranks share the tokens */
+    tess_model *model;         /* the weights; layers.c gives views of them */
+    tess_attn *self, *cross;   /* self: NULL where ranks share the tokens */
+    tess__linear_bf16 *linear; /* of a pass in BF16, else NULL */
+    int threads;               /* of the context */
     /* Shape. */
     tess__sizes z;
     tess_pass_shape shape; /* its cube, sparse and context are not stored */
@@ -220,6 +253,12 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
  * memory of that size: sets the pointers of the pass, whose sizes and shape are set. */
 size_t tess__pass_layout(tess_pass *pass, void *memory, size_t *saved);
 
+/* 1: what is saved for the gradients is in BF16. */
+static inline int tess__saves_halves(const tess_pass *pass)
+{
+    return pass->shape.store == TESS_DTYPE_BF16 || pass->z.half;
+}
+
 /* What the pass creates for attention to its own tokens, or to the text; and for one head of one
  * sample, with its lists. */
 tess_attn_shape tess__pass_attention(const tess__sizes *sizes, int64_t keys);
@@ -242,7 +281,7 @@ int64_t tess__lap_end(const tess_pass *p, tess__lap begin);
 float *tess__whole_place(const tess_pass *p, float *rows, int64_t width);
 tess_status tess__whole_latent(tess_pass *p, float *rows, int channels, int channel_last, float *x);
 
-/* ---- layers.c: timed products, and loops over rows ------------------------------------------- */
+/* ---- steps/linear_layers.c, layers.c: timed products, and loops over rows -------------------- */
 
 /* What the rows of a linear layer are: with exact, each product and each sum over rows is of one
  * cut, one prompt, one sample or of the piece that the caller cuts. Text and samples are the same
@@ -252,6 +291,7 @@ typedef enum { ROWS_TOKENS, ROWS_TEXT, ROWS_SAMPLES, ROWS_PIECE } tess__rows_kin
 /* A linear layer of the model, or several side by side. */
 typedef struct {
     tess__rows_kind kind;
+    int half; /* 1: products are in bf16 */
     int64_t in, out;
     const float *w, *b;
     float *dw, *db; /* NULL without gradients */
@@ -261,28 +301,31 @@ tess__layer tess__outer_layer(const tess_pass *p, tess__outer_param weight);
 tess__layer tess__block_layer(const tess_pass *p, int layer, tess__block_param weight,
                               tess__block_param bias, int side_by_side);
 
-tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
-                                float *y, const tess__epilogue *epilogue);
+/* Weights may have changed since they were packed for products in bf16. */
+void tess__packed_forget(tess_pass *p);
+
+tess_status tess__layer_forward(tess_pass *p, const tess__layer *l, int64_t rows, tess__matrix x,
+                                tess__matrix y, const tess__epilogue *epilogue);
 tess_status tess__layer_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
                            float *dx, int add, const tess__epilogue *epilogue);
 tess_status tess__layer_dw(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
-                           const float *x); /* and the bias's; both are added */
+                           tess__matrix x); /* and the bias's; both are added */
 
 /* y = residual + gate (x w^T + b); gate: (batch, 6, dim), or NULL for 1. */
 tess_status tess__layer_residual(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
-                                 const float *x, const float *residual, const float *gate,
+                                 tess__matrix x, const float *residual, const float *gate,
                                  float *y);
 
-/* h = x w^T + b and act = gelu(h); act may be h. And for the layer behind it: dh = the gradient of
- * h, from dy, the gradient of that layer's output; act as before. */
+/* h = x w^T + b and act = gelu(h); h.at may be NULL: it is not wanted. And for the layer behind
+ * it: dh = the gradient of h, from dy, the gradient of that layer's output; act as before. */
 tess_status tess__layer_gelu(tess_pass *p, const tess__layer *l, int64_t rows, const float *x,
-                             float *h, float *act);
+                             tess__matrix h, float *act);
 tess_status tess__layer_gelu_dx(tess_pass *p, const tess__layer *l, int64_t rows, const float *dy,
-                                const float *h, float *act, float *dh);
+                                tess__matrix h, float *act, float *dh);
 
 /* p->ws.m = g^T x of rows from row on, or added to it. */
 tess_status tess__layer_m(tess_pass *p, const tess__layer *l, int64_t row, int64_t rows,
-                          const float *x, int add);
+                          tess__matrix x, int add);
 
 /* The gradients of such a layer's weights and gate, from p->ws.m and p->ws.g of the rows of a cut.
  * With exact dgate is p->exact.mod's. */
@@ -293,12 +336,12 @@ void tess__gate_backward(tess_pass *p, const tess__layer *l, int64_t row, int64_
 void tess__gate_rows(tess_pass *p, const float *g, const float *gate, float *y);
 
 /* Layer norm of all rows. A stride of 0 means one scale and shift for all samples. */
-void tess__norm_rows(tess_pass *p, const float *x, const float *scale, const float *shift,
+void tess__norm_rows(tess_pass *p, tess__matrix x, const float *scale, const float *shift,
                      int64_t stride, float *y);
 
 /* Adds to dx. With a stride dscale and dshift of each sample are written, else they are added to.
  */
-void tess__norm_rows_backward(tess_pass *p, const float *dy, const float *x, const float *scale,
+void tess__norm_rows_backward(tess_pass *p, const float *dy, tess__matrix x, const float *scale,
                               int64_t stride, float *dx, float *dscale, float *dshift);
 
 /* One of the matrices side by side in rows of n_parts * dim: norm weights or NULL, and where its
@@ -310,15 +353,45 @@ typedef struct {
     int rotate; /* 1: rotated by the token's place */
 } tess__qkv_part;
 
-void tess__to_heads(tess_pass *p, tess__rows_kind kind, const float *x, int n_parts,
+void tess__to_heads(tess_pass *p, tess__rows_kind kind, tess__matrix x, int n_parts,
                     const tess__qkv_part *parts);
 
 /* dx: (rows, n_parts * dim) of the gradients in heads; x as before. dweight is added to. */
-void tess__from_heads(tess_pass *p, tess__rows_kind kind, const float *x, int n_parts,
+void tess__from_heads(tess_pass *p, tess__rows_kind kind, tess__matrix x, int n_parts,
                       const tess__qkv_part *parts, float *dx);
 
 tess_view tess__heads_view(const tess_pass *p, const float *heads, int64_t per_sample);
 tess_view tess__rows_view(const tess_pass *p, const float *rows);
+
+/* ---- steps/stream.c: activations in F32 and as halves ---------------------------------------- */
+
+/* A slot of a set, in the type that the pass computes with. */
+tess__matrix tess__slot_of(const tess_pass *p, const tess__set *s, tess__slot slot);
+
+/* The stream as the gradients will see it: rounded as it is in its slot. */
+tess__matrix tess__stream_rounded(const tess_pass *p, const float *stream);
+
+/* n numbers of x from `first` on as floats: where they lie, or converted in the thread's room,
+ * which holds a row of dim. */
+const float *tess__matrix_read(const tess_pass *p, tess__matrix x, int64_t first, int64_t n);
+
+/* The stream at a step of a block: what the slot holds, or p->act.stream. And where the step behind
+ * it writes: the slot, or p->ws.t, which tess__stream_end makes the stream, and keeps in the slot
+ * for the gradients. */
+float *tess__stream_at(const tess_pass *p, const tess__set *s, tess__slot slot);
+float *tess__stream_begin(const tess_pass *p, const tess__set *s, tess__slot slot);
+void tess__stream_end(tess_pass *p, const tess__set *s, tess__slot slot);
+void tess__stream_swap(tess_pass *p);
+
+/* Rounds the stream to bf16 at a block's input, and stores it unless `to` is NULL. And back. */
+void tess__stream_round(tess_pass *p, uint16_t *to);
+void tess__stream_read(tess_pass *p, const uint16_t *from);
+
+/* Sets p->ws.o to where attention writes its output, which then goes to the slot; and for the
+ * gradients to what the slot holds. */
+void tess__output_begin(tess_pass *p, const tess__set *s, tess__slot slot);
+void tess__output_end(tess_pass *p, const tess__set *s, tess__slot slot);
+void tess__output_read(tess_pass *p, const tess__set *s, tess__slot slot);
 
 /* ---- exact.c: sums in fixed point, of passes made with exact --------------------------------- */
 

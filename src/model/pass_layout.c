@@ -26,9 +26,9 @@ static float *cut_floats(cutter *c, int64_t n)
 }
 
 /* Log-sums stay in F32, for attention's gradients take them as they are. */
-static void *cut_slot(cutter *c, const tess_pass *p, int slot)
+static void *cut_slot(cutter *c, const tess_pass *p, int slot, int halves)
 {
-    const int whole = p->shape.store == TESS_DTYPE_F32 || slot == SET_LSE1 || slot == SET_LSE2;
+    const int whole = !halves || slot == SET_LSE1 || slot == SET_LSE2;
     return cut(c, (size_t)p->z.slot[slot] * (whole ? sizeof(float) : sizeof(uint16_t)));
 }
 
@@ -47,7 +47,8 @@ static void cut_conditioning(tess_pass *p, cutter *c)
         p->cond.text = cut_floats(c, z->text_rows * z->text_dim);
         p->cond.text1 = cut_floats(c, context);
         p->act.patches = cut_floats(c, z->rows * z->patch_in);
-        p->act.last = cut_floats(c, z->rows * z->dim);
+        if (!z->half)
+            p->act.last = cut_floats(c, z->rows * z->dim);
     }
 }
 
@@ -105,7 +106,7 @@ static void cut_saved(tess_pass *p, cutter *c)
     p->act.saved = cut(c, (size_t)p->z.layers * sizeof *p->act.saved);
     for (int layer = 0; layer < p->z.layers; layer++)
         for (int slot = 0; slot < last; slot++) {
-            void *piece = cut_slot(c, p, slot);
+            void *piece = cut_slot(c, p, slot, tess__saves_halves(p));
             if (c->memory)
                 p->act.saved[layer].at[slot] = piece;
         }
@@ -115,12 +116,31 @@ static void cut_saved(tess_pass *p, cutter *c)
         cut_lists(p, c);
 }
 
+/* The set that blocks of a pass in BF16 work in: halves of what is not saved. */
+static void cut_half_set(tess_pass *p, cutter *c)
+{
+    void **at = p->act.work.at;
+    if (p->shape.train && p->shape.keep == TESS_KEEP_ALL)
+        return;
+    for (int slot = SET_X0 + 1; slot < SET_H && p->shape.train; slot++)
+        at[slot] = cut_slot(c, p, slot, 1);
+    if (p->shape.train)
+        return;
+    /* Each is read before the next one is written. */
+    at[SET_QKV] = at[SET_O1] = at[SET_Q2] = at[SET_O2] = cut_slot(c, p, SET_QKV, 1);
+    at[SET_KV2] = cut_slot(c, p, SET_KV2, 1);
+}
+
 /* The set that blocks work in: of those that are not saved in F32. */
 static void cut_work_set(tess_pass *p, cutter *c)
 {
     const int saved_f32 = p->shape.train && p->shape.store == TESS_DTYPE_F32;
     const int all = p->shape.train && p->shape.keep == TESS_KEEP_ALL;
-    float **at = p->act.work.at;
+    void **at = p->act.work.at;
+    if (p->z.half) {
+        cut_half_set(p, c);
+        return;
+    }
     if (saved_f32 && all)
         return;
     if (!saved_f32)
@@ -166,7 +186,8 @@ static int64_t proj_place(const tess_pass *p)
  */
 static int proj_in_big(const tess_pass *p)
 {
-    return p->shape.train && p->room.proj_dim > 0 && proj_size(p) <= p->z.slot[SET_X2];
+    return p->shape.train && !p->z.half && p->room.proj_dim > 0 &&
+           proj_size(p) <= p->z.slot[SET_X2];
 }
 
 /* Numbers in big, for each step that uses it. */
@@ -271,6 +292,20 @@ static void cut_exact(tess_pass *p, cutter *c)
         cut_floats(c, largest((const int64_t[]){6 * z->dim, z->ffn, z->patch_out}, 3));
 }
 
+/* What a pass in BF16 has besides. Weights are those of the largest layer and the one beside it. */
+static void cut_half(tess_pass *p, cutter *c)
+{
+    const tess__sizes *z = &p->z;
+    const int64_t wide = TESS_MAX(z->ffn, 3 * z->dim);
+    if (!z->half)
+        return;
+    p->act.stream = p->act.last = cut_floats(c, z->rows * z->dim);
+    p->ws.room = cut_floats(c, p->threads * z->row_room);
+    for (int i = 0; i < 2; i++)
+        p->ws.packed[i] = cut(c, TESS_MAX(tess__bf16_weights_size(z->dim, wide),
+                                          tess__bf16_weights_size(z->ffn, z->dim)));
+}
+
 static void cut_workspace(tess_pass *p, cutter *c)
 {
     const tess__sizes *z = &p->z;
@@ -286,7 +321,10 @@ static void cut_workspace(tess_pass *p, cutter *c)
     p->learn.in_big = proj_in_big(p);
     if (p->learn.in_big)
         p->learn.proj = c->memory ? p->ws.big + proj_place(p) : NULL;
+    cut_half(p, c);
     cut_work_set(p, c);
+    if (p->shape.train || z->half)
+        p->ws.t = cut_floats(c, wide);
     if (!p->shape.train)
         return;
     cut_exact(p, c);
@@ -295,7 +333,6 @@ static void cut_workspace(tess_pass *p, cutter *c)
     p->cond.dtemb = cut_floats(c, n);
     p->cond.dtext_emb = cut_floats(c, z->text_rows * z->dim);
     p->ws.g = cut_floats(c, wide);
-    p->ws.t = cut_floats(c, wide);
     p->ws.m = cut_floats(c, z->dim * (z->ffn > z->dim ? z->ffn : z->dim));
     p->ws.partial = cut_floats(c, z->parts * 3 * z->dim);
     p->ws.sums = cut_floats(c, z->dim);

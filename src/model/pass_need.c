@@ -4,13 +4,19 @@
 #include "attn/predict_internal.h"
 #include "ranks.h"
 
+static tess_precision precision_of(const tess__sizes *z)
+{
+    return z->half ? TESS_PRECISION_BF16 : TESS_PRECISION_FP32;
+}
+
 tess_attn_shape tess__pass_attention(const tess__sizes *z, int64_t keys)
 {
     return (tess_attn_shape){.batch = z->batch,
                              .heads = z->heads,
                              .head_dim = z->head_dim,
                              .tokens_q = z->local,
-                             .tokens_k = keys};
+                             .tokens_k = keys,
+                             .precision = precision_of(z)};
 }
 
 tess_attn_shape tess__pass_one(const tess_pass *p)
@@ -20,7 +26,8 @@ tess_attn_shape tess__pass_one(const tess_pass *p)
                              .head_dim = p->z.head_dim,
                              .tokens_q = p->z.tokens,
                              .tokens_k = p->z.tokens,
-                             .compensate = p->room.compensate};
+                             .compensate = p->room.compensate,
+                             .precision = precision_of(&p->z)};
 }
 
 tess_sel_shape tess__pass_lists(const tess_pass *p)
@@ -77,8 +84,22 @@ static size_t sparse_bytes(const tess_pass *p, int threads)
         return choosing + tess__whole_heads_bytes(p);
     if (p->room.dense)
         return choosing;
-    return choosing + tess__attn_bytes(&one, threads, 0) + virtual_bytes(p, threads) +
+    const size_t backward = p->shape.train ? tess__attn_backward_bytes(&one, threads, 1) : 0;
+    return choosing + tess__attn_bytes(&one, threads, 0) + backward + virtual_bytes(p, threads) +
            tess__selection_bytes(p->z.n_q, p->z.n_k, p->z.n_q, capacity);
+}
+
+/* Of attention that is dense. */
+static size_t attention_bytes(const tess_pass *p, const tess_attn_shape *s, int threads)
+{
+    return tess__attn_bytes(s, threads, 1) +
+           (p->shape.train ? tess__attn_backward_bytes(s, threads, 0) : 0);
+}
+
+static size_t linear_bytes(const tess_pass *p, int threads)
+{
+    const tess_ctx like = {.threads = threads};
+    return p->z.half ? tess__linear_bf16_bytes(&like) : 0;
 }
 
 static int exact_train(const tess_pass *p)
@@ -98,7 +119,7 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
     TESS_REQUIRE(config, shape, memory);
     TESS_TRY(tess__check_range(__func__, "threads", threads, 1, 1024));
     TESS_TRY(tess_model_config_check(config));
-    tess_pass pass = {.shape = *shape, .ranks = tess__ranks_of(shape->context)};
+    tess_pass pass = {.shape = *shape, .ranks = tess__ranks_of(shape->context), .threads = threads};
     if (shape->sparse)
         pass.room = *shape->sparse;
     tess__params params;
@@ -114,9 +135,9 @@ tess_status tess_model_need(const tess_model_config *config, const tess_model_op
                      sums_bytes(&pass, &params),
         .activations = (int64_t)saved,
         .workspace = (int64_t)(all - saved + tess__arena_round(sizeof pass) + TESS_ALLOC_OVERHEAD +
-                               (shape->context ? 0 : tess__attn_bytes(&self, threads, 1)) +
-                               tess__attn_bytes(&cross, threads, 1) * (1 + exact_train(&pass)) +
-                               sparse_bytes(&pass, threads)),
+                               (shape->context ? 0 : attention_bytes(&pass, &self, threads)) +
+                               attention_bytes(&pass, &cross, threads) * (1 + exact_train(&pass)) +
+                               linear_bytes(&pass, threads) + sparse_bytes(&pass, threads)),
     };
     m.total = m.weights + m.gradients + m.activations + m.workspace;
     *memory = m;

@@ -15,6 +15,7 @@ static tess_status check_choices(const char *who, const tess_pass_shape *s)
         return tess__invalid(who, "keep is %d, must be ALL (0) or BLOCKS (1)", (int)s->keep);
     if (s->store != TESS_DTYPE_F32 && s->store != TESS_DTYPE_BF16)
         return tess__invalid(who, "store is %s, must be F32 or BF16", tess_dtype_name(s->store));
+    TESS_TRY(tess__check_enum(who, "precision", (int)s->precision, 2, "tess_precision"));
     return s->cube ? tess__check_each(who, "cube", s->cube, 3, 1) : TESS_OK;
 }
 
@@ -103,6 +104,7 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
     const int64_t volume = (int64_t)config->patch[0] * config->patch[1] * config->patch[2];
     tess__sizes z = {
         .batch = shape->batch,
+        .half = shape->precision == TESS_PRECISION_BF16,
         .heads = config->heads,
         .head_dim = config->head_dim,
         .layers = config->layers,
@@ -130,6 +132,8 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
     }
     TESS_TRY(tess__check_flag(who, "exact", shape->exact));
     z.exact = shape->exact;
+    if (z.exact && z.half)
+        return tess__invalid(who, "precision is BF16, must be FP32 with exact");
     if (shape->context)
         TESS_TRY(tess__ranks_fit(who, shape, &z));
     tess__exact_cuts(&z);
@@ -138,6 +142,7 @@ tess_status tess__pass_sizes(const char *who, const tess_model_config *config,
     z.chunk = z.local < TESS__FFN_ROWS ? z.local : TESS__FFN_ROWS;
     const int64_t blocks = (z.text + TESS__BLOCK_ROWS - 1) / TESS__BLOCK_ROWS;
     z.parts = z.batch * TESS_MAX(z.cut_block[z.cuts], blocks);
+    z.row_room = (z.dim + 15) / 16 * 32;
     set_slots(&z);
     if (shape->context)
         z.slot[SET_LSE1] = 0; /* the executor keeps them */

@@ -26,25 +26,32 @@ static void make_parts(const tess_pass *p, int layer, float *heads, tess__qkv_pa
     }
 }
 
-static void norm_input(tess_pass *p, const tess__set *s)
+static void norm_input(tess_pass *p, tess__matrix x)
 {
     const int64_t dim = p->z.dim;
-    tess__norm_rows(p, s->at[SET_X0], p->ws.mod + MOD_SCALE1 * dim, p->ws.mod + MOD_SHIFT1 * dim,
-                    MOD_ALL * dim, p->ws.n);
+    tess__norm_rows(p, x, p->ws.mod + MOD_SCALE1 * dim, p->ws.mod + MOD_SHIFT1 * dim, MOD_ALL * dim,
+                    p->ws.n);
 }
 
 tess_status tess__self_forward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer qkv = tess__block_layer(p, layer, B_Q1_W, B_Q1_B, 3);
     const tess__layer out = tess__block_layer(p, layer, B_O1_W, B_O1_B, 1);
+    const tess__matrix rows = tess__slot_of(p, s, SET_QKV);
+    const float *x0 = tess__stream_at(p, s, SET_X0);
     tess__qkv_part parts[3];
-    norm_input(p, s);
-    TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, p->ws.n, s->at[SET_QKV], NULL));
+    norm_input(p, tess__stream_rounded(p, x0));
+    TESS_TRY(tess__layer_forward(p, &qkv, p->z.rows, tess__matrix_f32(p->ws.n), rows, NULL));
     make_parts(p, layer, p->ws.big, parts);
-    tess__to_heads(p, ROWS_TOKENS, s->at[SET_QKV], 3, parts);
+    tess__to_heads(p, ROWS_TOKENS, rows, 3, parts);
+    tess__output_begin(p, s, SET_O1);
     TESS_TRY(tess__attend_forward(p, layer, parts, s));
-    return tess__layer_residual(p, &out, 0, p->z.rows, s->at[SET_O1], s->at[SET_X0],
-                                p->ws.mod + MOD_GATE1 * p->z.dim, s->at[SET_X1]);
+    tess__output_end(p, s, SET_O1);
+    TESS_TRY(tess__layer_residual(p, &out, 0, p->z.rows, tess__slot_of(p, s, SET_O1), x0,
+                                  p->ws.mod + MOD_GATE1 * p->z.dim,
+                                  tess__stream_begin(p, s, SET_X1)));
+    tess__stream_end(p, s, SET_X1);
+    return TESS_OK;
 }
 
 /* The layer behind attention: its gradients and its gate's; p->ws.t = the gradient of o1. */
@@ -58,7 +65,8 @@ static tess_status out_backward(tess_pass *p, int layer, const tess__set *s)
     for (int64_t row = 0, rows; row < p->z.rows; row += rows) {
         const int64_t at = row / p->z.local * MOD_ALL * dim;
         rows = tess__cut_of(p, row).end - row;
-        TESS_TRY(tess__layer_m(p, &out, row, rows, s->at[SET_O1] + row * dim, 0));
+        TESS_TRY(tess__layer_m(p, &out, row, rows,
+                               tess__matrix_from(tess__slot_of(p, s, SET_O1), row * dim), 0));
         tess__gate_backward(p, &out, row, rows, gate + at, p->ws.dmod + MOD_GATE1 * dim + at);
     }
     return TESS_OK;
@@ -68,19 +76,21 @@ tess_status tess__self_backward(tess_pass *p, int layer, const tess__set *s)
 {
     const tess__layer qkv = tess__block_layer(p, layer, B_Q1_W, B_Q1_B, 3);
     const int64_t dim = p->z.dim, rows = p->z.rows;
+    const tess__matrix saved = tess__slot_of(p, s, SET_QKV), x0 = tess__slot_of(p, s, SET_X0);
     tess__qkv_part parts[3], gradients[3];
     TESS_TRY(out_backward(p, layer, s));
     make_parts(p, layer, p->ws.big, parts);
     make_parts(p, layer, p->ws.big + 3 * rows * dim, gradients);
     if (!p->ranks.comm) /* the executor keeps its own */
-        tess__to_heads(p, ROWS_TOKENS, s->at[SET_QKV], 3, parts);
-    norm_input(p, s);
+        tess__to_heads(p, ROWS_TOKENS, saved, 3, parts);
+    norm_input(p, x0);
+    tess__output_read(p, s, SET_O1);
     TESS_TRY(tess__attend_backward(p, layer, parts, gradients, s, p->ws.t));
     float *dqkv = p->ws.big;
-    tess__from_heads(p, ROWS_TOKENS, s->at[SET_QKV], 3, gradients, dqkv);
-    TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, p->ws.n));
+    tess__from_heads(p, ROWS_TOKENS, saved, 3, gradients, dqkv);
+    TESS_TRY(tess__layer_dw(p, &qkv, rows, dqkv, tess__matrix_f32(p->ws.n)));
     TESS_TRY(tess__layer_dx(p, &qkv, rows, dqkv, p->ws.t, 0, NULL));
-    tess__norm_rows_backward(p, p->ws.t, s->at[SET_X0], p->ws.mod + MOD_SCALE1 * dim, MOD_ALL * dim,
-                             p->ws.g, p->ws.dmod + MOD_SCALE1 * dim, p->ws.dmod + MOD_SHIFT1 * dim);
+    tess__norm_rows_backward(p, p->ws.t, x0, p->ws.mod + MOD_SCALE1 * dim, MOD_ALL * dim, p->ws.g,
+                             p->ws.dmod + MOD_SCALE1 * dim, p->ws.dmod + MOD_SHIFT1 * dim);
     return TESS_OK;
 }

@@ -33,7 +33,8 @@ static qkv_views one_of(const qkv_views *all, int sample, int head)
 static float *lse_of(const tess_pass *p, const tess__set *s, int sample, int head)
 {
     const int64_t row = ((int64_t)sample * p->z.heads + head) * p->z.local;
-    return s->at[SET_LSE1] ? s->at[SET_LSE1] + row : NULL;
+    float *lse = s->at[SET_LSE1];
+    return lse ? lse + row : NULL;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -56,7 +57,7 @@ static tess_status forward_one(tess_pass *p, int sparse, const qkv_views *all, c
 {
     const tess__lap lap = tess__lap_begin(p);
     const qkv_views x = one_of(all, sample, head);
-    const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
+    const tess_view rows = tess__rows_view(p, p->ws.o);
     const tess_view o = tess__one_head(&rows, sample, head);
     const tess_status status = tess_attn_forward(p->sparse.one, sparse ? p->sparse.lists : NULL,
                                                  &x.q, &x.k, &x.v, &o, lse_of(p, s, sample, head));
@@ -80,7 +81,7 @@ static tess_status forward_heads(tess_pass *p, int layer, const qkv_views *all, 
 static tess_status forward_dense(tess_pass *p, const qkv_views *all, const tess__set *s)
 {
     const tess__lap lap = tess__lap_begin(p);
-    const tess_view o = tess__rows_view(p, s->at[SET_O1]);
+    const tess_view o = tess__rows_view(p, p->ws.o);
     const tess_status status =
         tess_attn_forward(p->self, NULL, &all->q, &all->k, &all->v, &o, s->at[SET_LSE1]);
     p->times.attention_ns += tess__lap_end(p, lap);
@@ -95,9 +96,9 @@ static int shows(const tess_pass *p, int layer)
 
 /* The log-sums of whole heads are sent only for measuring: the executor keeps those of the
  * gradients. */
-static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all, const tess__set *s)
+static tess_status forward_ranks(tess_pass *p, int layer, const qkv_views *all)
 {
-    const tess_view o = tess__rows_view(p, s->at[SET_O1]);
+    const tess_view o = tess__rows_view(p, p->ws.o);
     return tess__ranks_forward(p, layer, &all->q, &all->k, &all->v, &o,
                                shows(p, layer) && p->shape.train ? p->ranks.whole->lse_local
                                                                  : NULL);
@@ -143,7 +144,7 @@ tess_status tess__attend_forward(tess_pass *p, int layer, const tess__qkv_part p
     if (needs_proj(p, layer))
         TESS_TRY(tess__proj_make(p, layer, &all.q, &all.k));
     TESS_TRY(tess__clusters_find(p, layer, &all.k));
-    TESS_TRY(p->ranks.comm ? forward_ranks(p, layer, &all, s)
+    TESS_TRY(p->ranks.comm ? forward_ranks(p, layer, &all)
              : how->keys   ? forward_heads(p, layer, &all, s)
                            : forward_dense(p, &all, s));
     if (how->learn && !p->recomputing)
@@ -173,7 +174,7 @@ static tess_status backward_heads(tess_pass *p, int layer, const qkv_views *all,
                                   const tess_view *dout)
 {
     const int32_t *keys = p->sparse.layers[layer].keys;
-    const tess_view rows = tess__rows_view(p, s->at[SET_O1]);
+    const tess_view rows = tess__rows_view(p, p->ws.o);
     for (int sample = 0; sample < p->z.batch; sample++)
         for (int head = 0; head < p->z.heads; head++, keys++) {
             const qkv_views x = one_of(all, sample, head), d = one_of(gradients, sample, head);
@@ -197,7 +198,7 @@ tess_status tess__attend_backward(tess_pass *p, int layer, const tess__qkv_part 
 {
     const tess_attend_layer *how = &p->sparse.layers[layer];
     const qkv_views all = views_of(p, parts), d = views_of(p, gradients);
-    const tess_view o = tess__rows_view(p, s->at[SET_O1]), rows = tess__rows_view(p, dout);
+    const tess_view o = tess__rows_view(p, p->ws.o), rows = tess__rows_view(p, dout);
     tess__observe_gradient(p, layer, &rows);
     if (p->ranks.comm)
         return tess__ranks_backward(p, layer, &rows, &d.q, &d.k, &d.v);

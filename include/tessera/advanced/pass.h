@@ -77,8 +77,11 @@ typedef struct {
     int text_len;              /* vectors of each prompt; 0: the configuration's */
     int train;                 /* 1: for forward and backward; the model has gradients */
     tess_keep keep;
-    tess_dtype store; /* of saved activations: F32, or BF16, half of the memory, rounded */
-    const int *cube;  /* NULL: tokens in raster order; else 3 sides of the cubes that tokens are
+    tess_dtype store;         /* of saved activations: F32, or BF16, half of the memory, rounded */
+    tess_precision precision; /* BF16: saved activations, and the products of attention and of the
+                                 blocks' linear layers, whatever store says; weights, gradients,
+                                 sums, norms and softmax stay F32 */
+    const int *cube; /* NULL: tokens in raster order; else 3 sides of the cubes that tokens are
                          brought into after the patches and back from before the output */
     const tess_sparse_opts *sparse; /* NULL: attention is dense; else queries are grouped by the
                                        cubes, which must be given */
@@ -87,7 +90,8 @@ typedef struct {
                               layers, 1 with TESS_KEEP_BLOCKS, 0 without training */
     int exact; /* 1: the same bits however many ranks share the tokens, up to 8, and the samples:
                   gradients of parameters are added in fixed point (8 bytes for each parameter
-                  more), and training needs a context with `exact`, of one rank or more */
+                  more), and training needs a context with `exact`, of one rank or more. Not
+                  with precision BF16 */
 } tess_pass_shape;
 
 typedef struct {

@@ -140,6 +140,7 @@ typedef struct {
                               given, and selecting them takes no time */
     int backward;          /* 1: the backward pass too */
     double seconds;        /* CPU time to spend, about, 0..3600; 0: 1 */
+    tess_precision precision; /* of attention's products */
 } tess_attn_rates_shape;
 
 /* Rates of one thread, in ns. */

@@ -43,23 +43,24 @@ static void texts_have_one_canonical_form(void **state)
     check_canonical("linear,m=4096,pass=both", "linear,m=4096,n=1536,k=1536,pass=both,seed=5");
     check_canonical("step,tokens=100,store=bf16,keep=blocks",
                     "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=100,text=512,pass=both,"
-                    "keep=blocks,store=bf16,seed=5");
+                    "keep=blocks,store=bf16,precision=fp32,seed=5");
     check_canonical("step,density=1,group=32,break_even=0.5",
                     "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
-                    "keep=all,store=f32,seed=5");
+                    "keep=all,store=f32,precision=fp32,seed=5");
     check_canonical("step,density=0.2,compensate=1",
                     "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
-                    "keep=all,store=f32,density=0.2,group=64,compensate=1,seed=5");
-    check_canonical("step,profile_layers=5:20,profile=a b/c.csv,group=8,break_even=0.5",
-                    "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
-                    "keep=all,store=f32,profile=a b/c.csv,profile_layers=5:20,group=8,"
-                    "break_even=0.5,seed=5");
+                    "keep=all,store=f32,precision=fp32,density=0.2,group=64,compensate=1,seed=5");
+    check_canonical(
+        "step,profile_layers=5:20,profile=a b/c.csv,group=8,break_even=0.5",
+        "step,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,pass=both,"
+        "keep=all,store=f32,precision=fp32,profile=a b/c.csv,profile_layers=5:20,group=8,"
+        "break_even=0.5,seed=5");
     check_canonical("step,ranks=2,strategy=auto",
                     "step,ranks=2,batch=1,heads=4,dim=128,layers=4,ffn=2048,tokens=4096,text=512,"
-                    "pass=both,keep=all,store=f32,seed=5");
+                    "pass=both,keep=all,store=f32,precision=fp32,seed=5");
     check_canonical("step,strategy=1x2s,ranks=2",
                     "step,ranks=2,strategy=1x2s,batch=1,heads=4,dim=128,layers=4,ffn=2048,"
-                    "tokens=4096,text=512,pass=both,keep=all,store=f32,seed=5");
+                    "tokens=4096,text=512,pass=both,keep=all,store=f32,precision=fp32,seed=5");
     check_canonical("context,ranks=8,strategy=4x2r,bandwidth=0.125,density=1",
                     "context,ranks=8,heads=12,dim=128,tokens=4096,layers=1,density=1,pass=fwd,"
                     "strategy=4x2r,latency=5,bandwidth=0.125,seed=5");

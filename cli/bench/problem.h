@@ -10,6 +10,7 @@
 #define TESS_PROBLEM_H
 
 #include "cli.h"
+#include <string.h>
 
 typedef enum {
     PROBLEM_ATTN,
@@ -58,6 +59,12 @@ typedef struct {
     double latency, bandwidth;           /* us, GB/s: between ranks of a node */
     double network_latency, network_bandwidth;
 } problem;
+
+/* Whether products are asked for in bf16. */
+static inline int problem_in_bf16(const problem *p)
+{
+    return p->precision && strcmp(p->precision, "bf16") == 0;
+}
 
 /* Whether a step attends sparsely. */
 static inline int problem_is_sparse_step(const problem *p)

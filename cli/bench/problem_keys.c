@@ -110,6 +110,8 @@ static const opt step_keys[] = {
      .help = "saved activations: all, or the inputs of blocks, which are recomputed"},
     {"store", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,
      .help = "precision of saved activations"},
+    {"precision", 0, OPT_CHOICE, AT(precision), "TYPE", "fp32", .choices = precisions,
+     .help = "bf16: products of attention and of the blocks' linear layers, and saved activations"},
     {"density", 0, OPT_DOUBLE, AT(density), "X", "1", 0, 1,
      .help = "share of the keys that a predictor selects for each group of queries; 1 is dense"},
     {"profile", 0, OPT_PATH, AT(profile_text), "FILE", NULL,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workload.c - tensors and selections of a problem, and the calls on them. */
 #include "workload.h"
+
 #include "choices.h"
 #include "tessera/advanced/machine.h"
 
@@ -46,11 +47,6 @@ static tess_status fill(const workload *w, void *data, tess_dtype dtype, int64_t
     return TESS_OK;
 }
 
-static int in_bf16(const problem *p)
-{
-    return p->precision && strcmp(p->precision, "bf16") == 0;
-}
-
 /* Rounds floats to numbers of bf16, ties to even. */
 static void round_bf16(void *data, int64_t n)
 {
@@ -70,7 +66,7 @@ static tess_status tensor(workload *w, int64_t tokens, int64_t dim, tess_dtype d
     TRY(workload_take(w, n, dtype, &data));
     if (stream)
         TRY(fill(w, data, dtype, n, (uint64_t)stream));
-    if (stream && dtype == TESS_DTYPE_F32 && in_bf16(p))
+    if (stream && dtype == TESS_DTYPE_F32 && problem_in_bf16(p))
         round_bf16(data, n);
     *view = (tess_view){data, dtype, p->heads * tokens * dim, token_major ? dim : tokens * dim,
                         token_major ? p->heads * dim : dim};
@@ -185,14 +181,14 @@ static tess_status make_attn(workload *w)
 {
     const problem *p = &w->p;
     const tess_dtype storage = strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16;
-    w->shape =
-        (tess_attn_shape){.batch = (int)p->batch,
-                          .heads = (int)p->heads,
-                          .head_dim = (int)p->dim,
-                          .tokens_q = p->tokens_q,
-                          .tokens_k = p->tokens_k,
-                          .compensate = (int)p->compensate,
-                          .precision = in_bf16(p) ? TESS_PRECISION_BF16 : TESS_PRECISION_FP32};
+    w->shape = (tess_attn_shape){.batch = (int)p->batch,
+                                 .heads = (int)p->heads,
+                                 .head_dim = (int)p->dim,
+                                 .tokens_q = p->tokens_q,
+                                 .tokens_k = p->tokens_k,
+                                 .compensate = (int)p->compensate,
+                                 .precision = problem_in_bf16(p) ? TESS_PRECISION_BF16
+                                                                 : TESS_PRECISION_FP32};
     TRY(tess_attn_create(w->c->ctx, &w->shape, &w->attn));
     if (p->density < 1)
         TRY(select_at_random(w));
@@ -252,16 +248,11 @@ tess_status workload_find_products(const workload *w, workload_products *product
     *products = (workload_products){0};
     TRY(tess_ctx_query(w->c->ctx, &info));
     snprintf(products->isa, sizeof products->isa, "%s", info.isa);
-    if (w->p.kind != PROBLEM_ATTN || !in_bf16(&w->p))
+    if ((w->p.kind != PROBLEM_ATTN && w->p.kind != PROBLEM_STEP) || !problem_in_bf16(&w->p))
         return TESS_OK;
-    TRY(tess_bf16_query(w->c->ctx, &use));
+    TRY(precision_text(w->c, &use, products->text));
     products->precision = use.precision;
     snprintf(products->isa, sizeof products->isa, "%s", use.isa);
-    if (use.precision == TESS_PRECISION_BF16)
-        snprintf(products->text, sizeof products->text, "products in bf16 by %s", use.isa);
-    else
-        snprintf(products->text, sizeof products->text,
-                 "products in fp32 by %s, bf16 is storage alone: %s", use.isa, use.why);
     return TESS_OK;
 }
 

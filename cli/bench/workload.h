@@ -8,6 +8,7 @@
 #ifndef TESS_WORKLOAD_H
 #define TESS_WORKLOAD_H
 
+#include "bf16_use.h"
 #include "problem.h"
 #include "tessera/advanced/machine.h"
 #include "tessera/advanced/sparse.h"
@@ -59,11 +60,10 @@ typedef struct {
 } sparse_step;
 
 /* What multiplies, as a sentence and by name. */
-enum { WORKLOAD_PRODUCTS = 320 };
 typedef struct {
     tess_precision precision;
     char isa[32];
-    char text[WORKLOAD_PRODUCTS]; /* "" unless the problem asks for bf16 */
+    char text[PRECISION_TEXT]; /* "" unless the problem asks for bf16 */
 } workload_products;
 
 typedef struct {

@@ -58,15 +58,16 @@ static void cube_of(const int grid[3], int64_t group, int cube[3])
 static tess_status set_break_even(workload *w)
 {
     const problem *p = &w->p;
-    const tess_attn_rates_shape shape = {.head_dim = (int)p->dim,
-                                         .queries = p->tokens,
-                                         .keys = p->tokens,
-                                         .group = w->sparse.cube[0] * w->sparse.cube[1] *
-                                                  w->sparse.cube[2],
-                                         .unit = 1,
-                                         .compensate = (int)p->compensate,
-                                         .proj_dim = RANK,
-                                         .backward = p->backward};
+    const tess_attn_rates_shape shape = {
+        .head_dim = (int)p->dim,
+        .queries = p->tokens,
+        .keys = p->tokens,
+        .group = w->sparse.cube[0] * w->sparse.cube[1] * w->sparse.cube[2],
+        .unit = 1,
+        .compensate = (int)p->compensate,
+        .proj_dim = RANK,
+        .backward = p->backward,
+        .precision = problem_in_bf16(p) ? TESS_PRECISION_BF16 : TESS_PRECISION_FP32};
     tess_break_even_result result = {.density = p->break_even > 0 ? p->break_even : 1};
     if (p->break_even == 0 && w->timed) {
         TRY(tess_break_even(w->c->ctx, &shape, cache_folder(w->c), &result));

@@ -58,14 +58,15 @@ static tess_pass_shape shape_of(const problem *p)
     const int64_t frames = divisor(p->tokens, cbrt((double)p->tokens) + 0.5);
     const int64_t area = p->tokens / frames;
     const int64_t rows = divisor(area, sqrt((double)area) + 0.5);
-    return (tess_pass_shape){.batch = (int)p->batch,
-                             .frames = (int)frames,
-                             .height = (int)(PATCH * rows),
-                             .width = (int)(PATCH * (area / rows)),
-                             .train = p->backward,
-                             .keep = strcmp(p->keep, "all") == 0 ? TESS_KEEP_ALL : TESS_KEEP_BLOCKS,
-                             .store =
-                                 strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16};
+    return (tess_pass_shape){
+        .batch = (int)p->batch,
+        .frames = (int)frames,
+        .height = (int)(PATCH * rows),
+        .width = (int)(PATCH * (area / rows)),
+        .train = p->backward,
+        .keep = strcmp(p->keep, "all") == 0 ? TESS_KEEP_ALL : TESS_KEEP_BLOCKS,
+        .store = strcmp(p->storage, "f32") == 0 ? TESS_DTYPE_F32 : TESS_DTYPE_BF16,
+        .precision = problem_in_bf16(p) ? TESS_PRECISION_BF16 : TESS_PRECISION_FP32};
 }
 
 /* Everything a step needs is known before it is taken. */
@@ -96,6 +97,7 @@ static tess_status make_ranks(workload *w, tess_pass_shape *shape)
                          .batch = (int)p->batch,
                          .tokens = p->tokens,
                          .strategy = p->strategy,
+                         .precision = shape->precision,
                          .saves = !shape->train                  ? 0
                                   : shape->keep == TESS_KEEP_ALL ? (int)p->layers
                                                                  : 1,

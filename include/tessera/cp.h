@@ -80,6 +80,7 @@ typedef struct {
     int replan_always;          /* 1: a new plan for every step */
     int exact; /* 1: the same bits on 1 to 8 ranks and with every strategy that leaves keys whole:
                   neither rings nor selective layers; see tess_dist_attn_opts */
+    tess_precision precision;  /* of attention's products; FP32 with exact */
     tess_cp_event_fn on_event; /* NULL: no events */
     void *user;
 } tess_cp_opts;

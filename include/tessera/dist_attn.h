@@ -49,7 +49,8 @@ typedef struct {
     int proj_dim;   /* elements of the projected q and k that are sent for the selector; 0: none */
     int saves;      /* sets of saved activations; 0: forward only */
     int group_rows; /* 1: the callback may say which query rows each group of a share has */
-    int exact;      /* 1: every query block of a plan is a share of its own, and the gradients of
+    tess_precision precision; /* of attention's products; FP32 with exact */
+    int exact; /* 1: every query block of a plan is a share of its own, and the gradients of
                        keys are added in fixed point (units of 2^-46, parts below 32: else dq is
                        NaN), so that the bits do not depend on which rank computes what. Plans
                        with rings or selective layers are refused */

@@ -154,7 +154,9 @@ typedef struct {
     uint64_t seed;
     tess_keep keep;   /* TESS_KEEP_BLOCKS recomputes inside each block: less memory, more time */
     tess_dtype store; /* of saved activations: F32 or BF16 */
-    int cube[3];      /* token order of DENSE; all 0: by frames, rows, columns */
+    tess_precision precision; /* BF16: products of attention and linear layers, and saved
+                                 activations; weights, gradients, optimiser and sums stay F32 */
+    int cube[3];              /* token order of DENSE; all 0: by frames, rows, columns */
     tess_attention_opts attention;
     tess_event_fn event; /* NULL: decisions go to the context's log */
     void *event_user;
@@ -179,7 +181,8 @@ typedef struct {
     const char *strategy; /* of context parallelism, as of tess_cp_opts */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
     int exact_ranks;      /* 1: the same bits on any number of ranks, of which up to 8 share the
-                             tokens of a clip, with any strategy but ring and selective */
+                             tokens of a clip, with any strategy but ring and selective; not with
+                             precision BF16 */
     const char *speeds;   /* of clips of several sizes: relative speeds of the ranks, "2,2,1"; NULL:
                              measured, or with a cluster equal */
 } tess_train_opts;
@@ -361,6 +364,7 @@ typedef struct {
     const char *strategy;        /* of context parallelism, as of tess_cp_opts */
     const char *cluster;         /* what plans are made for, likewise; NULL: measured */
     int exact_ranks;             /* as in tess_train_opts */
+    tess_precision precision;    /* as in tess_train_opts */
     tess_cp_event_fn plan_event; /* called with each plan, on every rank; NULL: not called */
     void *plan_user;
     tess_comm_counts *sent; /* grows by what this rank sent and waited; NULL: not wanted */

@@ -36,6 +36,9 @@ static tess_status check_numbers(const char *who, const tess_cp_opts *o, int ran
     TESS_TRY(tess__check_range(who, "group_rows", o->group_rows, 0, 1));
     TESS_TRY(tess__check_range(who, "whole_keys", o->whole_keys, 0, 1));
     TESS_TRY(tess__check_range(who, "exact", o->exact, 0, 1));
+    TESS_TRY(tess__check_enum(who, "precision", (int)o->precision, 2, "tess_precision"));
+    if (o->exact && o->precision != TESS_PRECISION_FP32)
+        return tess__invalid(who, "precision is BF16, must be FP32 with exact");
     if (o->exact && ranks > TESS__EXACT_RANKS)
         return tess__invalid(who, "%d ranks share the tokens, must be at most %d with exact", ranks,
                              TESS__EXACT_RANKS);
@@ -87,7 +90,7 @@ static uint64_t fingerprint(const tess_cp_opts *o, int ranks)
         o->layers,   o->heads,      o->head_dim,   o->batch,         o->tokens,
         o->n_groups, o->n_units,    o->units_most, o->proj_dim,      o->compensate,
         o->saves,    o->train,      o->whole_keys, o->replan_always, o->rates_from != NULL,
-        o->lse,      o->group_rows, o->exact};
+        o->lse,      o->group_rows, o->exact,      (int)o->precision};
     const double numbers[] = {o->scale, o->flops, o->union_share, o->replan_above};
     const char *const texts[] = {o->strategy ? o->strategy : "auto", o->cluster ? o->cluster : ""};
     uint64_t hash = tess__hash(0, counts, sizeof counts);
@@ -205,7 +208,8 @@ static tess_status make_executor(tess_cp *c, const tess_cp_opts *o)
                                       .proj_dim = o->proj_dim,
                                       .saves = o->saves,
                                       .group_rows = o->group_rows,
-                                      .exact = o->exact};
+                                      .exact = o->exact,
+                                      .precision = o->precision};
     return tess_dist_attn_create(c->ctx, c->comm, &opts, &c->attn);
 }
 

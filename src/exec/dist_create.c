@@ -140,7 +140,8 @@ static tess_status fill(tess_dist_attn *d)
                                    .tokens_q = o->tokens,
                                    .tokens_k = o->tokens,
                                    .scale = o->scale,
-                                   .compensate = o->compensate};
+                                   .compensate = o->compensate,
+                                   .precision = o->precision};
     TESS_TRY(tess_attn_create(d->ctx, &shape, &d->attn));
     tess__attn_meanwhile(d->attn, progress_messages, d);
     return TESS_OK;

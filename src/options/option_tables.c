@@ -44,6 +44,11 @@ static const char strategy_help[] =
 static const char cluster_help[] =
     "plan for this cluster instead of measured rates: the same plans in every run";
 
+static const char *const precisions[] = {"fp32", "bf16", NULL};
+static const char precision_help[] =
+    "precision of the products in attention and linear layers, and of saved activations; with bf16 "
+    "weights, gradients, optimiser and sums stay fp32";
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 static const char *const optimisers[] = {"muon", "adamw", NULL};
@@ -81,6 +86,7 @@ static const tess_option train_options[] = {
         "run as diverged; 0: none"),
     FLAG(keep, "recomputation of each block in the backward pass: less memory, more time"),
     VALUE(store, stores, store_values, "precision of saved activations"),
+    WORD(precision, precisions, precision_help),
     CUBE(cube, "token order of dense attention"),
     INT64_IN("steps", validate_every, 0, 1e9, "steps between validations; 0: none"),
     INT_IN("clips", validate_clips, 1, 1e6,
@@ -204,6 +210,7 @@ static const tess_option sample_options[] = {
     TEXT(strategy, strategy_help),
     TEXT(cluster, cluster_help),
     FLAG(exact_ranks, exact_help),
+    WORD(precision, precisions, precision_help),
 };
 static const tess_sample_opts sample_defaults = TESS_SAMPLE_OPTS_INIT;
 #undef OPTS

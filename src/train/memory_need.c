@@ -27,6 +27,7 @@ void tess__train_pass_shape(const tess_train_opts *opts, const tess_data_info *i
         .train = 1,
         .keep = opts->keep,
         .store = opts->store,
+        .precision = opts->precision,
         .cube = ordered ? opts->cube : NULL,
         .exact = opts->exact_ranks,
     };

@@ -23,6 +23,14 @@ tess_status tess__exact_options(const char *who, const tess_attention_opts *o)
     return TESS_OK;
 }
 
+tess_status tess__exact_precision(const char *who, tess_precision precision)
+{
+    return precision == TESS_PRECISION_FP32
+               ? TESS_OK
+               : tess__invalid(who, "precision must be fp32 with exact_ranks: products in bf16 "
+                                    "depend on which rows of a head a rank has");
+}
+
 /* What a run that learns and decides needs besides. */
 static tess_status check_exact(const char *who, const tess_attention_opts *o)
 {
@@ -41,7 +49,10 @@ tess_status tess__train_options(const char *who, const tess_train_opts *given,
     *opts = given ? *given : (tess_train_opts)TESS_TRAIN_OPTS_INIT;
     TESS_TRY(tess__options_check(who, TESS_OPTIONS_TRAIN, opts));
     TESS_TRY(tess__attention_options(who, &opts->attention));
-    return opts->exact_ranks ? check_exact(who, &opts->attention) : TESS_OK;
+    if (!opts->exact_ranks)
+        return TESS_OK;
+    TESS_TRY(tess__exact_precision(who, opts->precision));
+    return check_exact(who, &opts->attention);
 }
 
 uint64_t tess__train_options_hash(const tess_train_opts *opts)

@@ -57,6 +57,7 @@ tess_status tess__pass_cp(tess_ctx *ctx, tess_comm *comm, const tess__sharing *s
                                                 : 1,
         .train = shape->train,
         .exact = shape->exact,
+        .precision = shape->precision,
         .strategy = s->strategy,
         .cluster = s->cluster,
         .rates_from = s->like,

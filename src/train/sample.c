@@ -90,6 +90,8 @@ static tess_status check(const char *who, const tess_model *model, tess_sample_o
     const tess_model_config *config = &model->config;
     o->text_len = o->text_len ? o->text_len : config->text_len;
     TESS_TRY(tess__options_check(who, TESS_OPTIONS_SAMPLE, o));
+    if (o->exact_ranks)
+        TESS_TRY(tess__exact_precision(who, o->precision));
     if (config->in_channels != config->out_channels)
         return tess__invalid(who, "the model has %d channels in and %d out, must be as many",
                              config->in_channels, config->out_channels);
@@ -151,7 +153,8 @@ static tess_status make(tess_model *model, const tess_sample_opts *o, const floa
                              .width = o->width,
                              .text_len = o->text_len,
                              .cube = ordered ? o->cube : NULL,
-                             .exact = o->exact_ranks};
+                             .exact = o->exact_ranks,
+                             .precision = o->precision};
     /* Sides that make no grid are named by the pass. */
     const int grid[3] = {o->frames / patch[0], o->height / patch[1], o->width / patch[2]};
     const int some = grid[0] > 0 && grid[1] > 0 && grid[2] > 0;

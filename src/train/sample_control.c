@@ -123,7 +123,8 @@ static tess_status make_control(tess__sampler *s, const tess_model *model,
                                      .attention = &attention,
                                      .batch = o->batch,
                                      .grid = {grid[0], grid[1], grid[2]},
-                                     .seed = o->seed};
+                                     .seed = o->seed,
+                                     .precision = o->precision};
     TESS_TRY(tess__control_create(s->ctx, &opts, &s->control));
     /* Budgets of decisions hold for their cubes alone; predictors for any. */
     const int other =

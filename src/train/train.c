@@ -85,6 +85,7 @@ static tess_status make_control(tess_train *t)
         .train = 1,
         .memory = t->opts.exact_ranks ? 0 : dense.activations + dense.workspace,
         .exact = t->opts.exact_ranks,
+        .precision = t->opts.precision,
         .steps = t->opts.steps,
         .listener = {tess__events_write, t},
     };

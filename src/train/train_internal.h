@@ -82,6 +82,7 @@ tess_status tess__train_options(const char *who, const tess_train_opts *given,
 
 /* EINVAL if attention is computed with sums that exact_ranks does not cover. */
 tess_status tess__exact_options(const char *who, const tess_attention_opts *attention);
+tess_status tess__exact_precision(const char *who, tess_precision precision);
 
 /* Of all options that must be the same on all ranks. */
 uint64_t tess__train_options_hash(const tess_train_opts *opts);

@@ -93,6 +93,8 @@ static opt options[] = {
     {"ema", 0, OPT_FLAG, AT(ema), .initial = "1",
      .help = "the last weights, not the averaged ones"},
 
+    SAMPLE("precision", "KIND", precision),
+
     SAMPLE("halves", "WHEN", halves),
     SAMPLE("strategy", "WORD", strategy),
     OPT_OF(SAMPLE, AT(opts), "cluster", OPT_PATH, "NAME|FILE", cluster),

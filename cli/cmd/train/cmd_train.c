@@ -48,6 +48,7 @@ static opt options[] = {
      .help = "config.json of the model, in place of --preset"},
     TRAIN("recompute", NULL, keep),
     TRAIN("store", "KIND", store),
+    TRAIN("precision", "KIND", precision),
 
     OPT_OF(DATA, AT(data), "data", OPT_PATH, "NAME|DIR", source),
     OPT_OF(DATA, AT(data), "text", OPT_PATH, "PATH", text),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample_write.c - writes sampled clips to a file, and prints the result. */
+#include "bf16_use.h"
 #include "cmd_sample.h"
 #include "tessera/file.h"
 
@@ -125,6 +126,7 @@ static tess_status report_json(const sample_job *j)
     out_set(c, c->json, "attention", json_string(sample_kind_name(j->attention.kind)));
     out_set(c, c->json, "density", json_real(sample_density_mean(&j->densities)));
     out_set(c, c->json, "seconds", json_real(j->seconds));
+    TRY(precision_json(c, c->json, j->v->opts.precision));
     if (c->ranks > 1)
         out_set(c, c->json, "ranks", json_integer(c->ranks));
     TRY(world_sent(c, NULL, &j->sent));
@@ -142,6 +144,8 @@ tess_status sample_report(const sample_job *j)
 {
     cli *c = j->c;
     const tess_data_info *d = &j->trained.data;
+    tess_bf16_use use;
+    char products[PRECISION_TEXT];
     if (c->json)
         return report_json(j);
     fprintf(c->out, "%s: %lld clip%s of %d frames, %d x %d\n", j->v->output, (long long)j->clips,
@@ -149,6 +153,10 @@ tess_status sample_report(const sample_job *j)
     if (j->attention.kind != TESS_ATTENTION_DENSE)
         fprintf(c->out, "attention %s, density %.3f\n", sample_kind_name(j->attention.kind),
                 sample_density_mean(&j->densities));
+    if (j->v->opts.precision == TESS_PRECISION_BF16) {
+        TRY(precision_text(c, &use, products));
+        fprintf(c->out, "precision bf16, %s\n", products);
+    }
     if (c->ranks > 1)
         fprintf(c->out, "%d ranks, %.2f s\n", c->ranks, j->seconds);
     TRY(world_sent(c, "sent ", &j->sent));

@@ -5,8 +5,10 @@
  *   data         shapes: drawn clips of 8 frames, 32 x 32; 512 tokens a clip
  *   steps        1 to 1500, of 4 clips each; attention dense
  *   machine      2 threads, avx512
+ *   precision    bf16, products in bf16 by avx512-bf16
  *   folder       run
  */
+#include "bf16_use.h"
 #include "train_job.h"
 
 #include <string.h>
@@ -49,7 +51,8 @@ tess_status train_banner(const train_job *j)
     tess_model_info model;
     tess_train_info run;
     tess_ctx_info ctx;
-    char text[512], clean[512];
+    tess_bf16_use use;
+    char text[512], clean[512], products[PRECISION_TEXT];
     if (c->common->quiet || c->rank != 0)
         return TESS_OK;
     TRY(tess_model_query(j->model, &model));
@@ -70,6 +73,10 @@ tess_status train_banner(const train_job *j)
     else
         fprintf(stderr, "machine      %d thread%s, %s\n", ctx.threads, out_plural(ctx.threads),
                 ctx.isa);
+    if (j->opts.precision == TESS_PRECISION_BF16) {
+        TRY(precision_text(j->c, &use, products));
+        fprintf(stderr, "precision    bf16, %s\n", products);
+    }
     fprintf(stderr, "folder       %s\n", out_clean(j->v->out, clean, sizeof clean));
     return TESS_OK;
 }

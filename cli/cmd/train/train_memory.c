@@ -145,11 +145,12 @@ static tess_status fail_memory(const train_job *j, int threads, int64_t all, int
 {
     char a[32], b[32], each[32], fits[256] = "";
     const double share = (double)all / (double)total;
+    const int ways = j->opts.precision == TESS_PRECISION_BF16 ? 2 : 4; /* it stores so already */
     int64_t lowest = all;
     int found = 0;
     const int least = j->info.sizes > 1 ? j->opts.batch : 1; /* one clip a pass already */
     for (int batch = j->opts.batch; batch >= least; batch /= 2)
-        for (int way = batch == j->opts.batch; way < 4; way++) {
+        for (int way = batch == j->opts.batch; way < ways; way++) {
             tess_train_opts opts = j->opts;
             tess_train_memory need;
             char option[64] = "";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_report.c - the result of a training run, as text and as JSON. */
+#include "bf16_use.h"
 #include "train_job.h"
 
 #include <math.h>
@@ -13,7 +14,8 @@ static int ranks_context(const train_job *j)
 static tess_status print_result(cli *c, const train_job *j, const tess_train_info *info,
                                 double step_ms, int64_t peak)
 {
-    char text[32];
+    tess_bf16_use use;
+    char text[32], products[PRECISION_TEXT];
     fprintf(c->out, "steps        %lld\n", (long long)info->step);
     if (!isnan(info->loss_mean))
         fprintf(c->out, "train loss   %.4f\n", info->loss_mean);
@@ -35,6 +37,10 @@ static tess_status print_result(cli *c, const train_job *j, const tess_train_inf
                 ranks_context(j));
     TRY(world_sent(c, "sent         ", &info->sent));
     fprintf(c->out, "memory       %s at most\n", out_bytes(peak, text));
+    if (j->opts.precision == TESS_PRECISION_BF16) {
+        TRY(precision_text(c, &use, products));
+        fprintf(c->out, "precision    bf16, %s\n", products);
+    }
     if (info->checkpoint)
         fprintf(c->out, "checkpoint   %s\n", info->checkpoint);
     if (info->checkpoint && c->rank == 0)
@@ -65,6 +71,7 @@ tess_status train_report(train_job *j)
         out_set(c, c->json, "ranks_context", json_integer(ranks_context(j)));
     }
     TRY(world_sent(c, NULL, &info.sent));
+    TRY(precision_json(c, c->json, j->opts.precision));
     out_set(c, c->json, "peak_memory_gib", out_number((double)memory.bytes_peak / (1 << 30)));
     out_set(c, c->json, "checkpoint", info.checkpoint ? out_text(info.checkpoint) : json_null());
     return TESS_OK;

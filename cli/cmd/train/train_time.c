@@ -84,7 +84,8 @@ static tess_status attention_time(const train_job *j, int64_t tokens, double pai
                                          .group = (int32_t)least(tokens, 64),
                                          .unit = 1,
                                          .backward = 1,
-                                         .seconds = 0.3};
+                                         .seconds = 0.3,
+                                         .precision = j->opts.precision};
     const int again = j->opts.keep == TESS_KEEP_BLOCKS;
     tess_attn_rates rates[2];
     TRY(tess_attn_measure(j->c->ctx, &shape, rates));

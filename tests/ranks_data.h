@@ -185,6 +185,7 @@ static inline tess_status make_context(const trial *t, tess_ctx *ctx, tess_comm 
                  : t->shape.keep == TESS_KEEP_ALL ? LAYERS
                                                   : 1,
         .train = t->shape.train,
+        .precision = t->shape.precision,
         .strategy = t->strategy,
         .cluster = "a100-80",
     };

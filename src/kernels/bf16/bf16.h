@@ -56,6 +56,28 @@ typedef struct {
     int n;
 } tess__bf16_extra;
 
+/* Of a product of matrices: rows and columns of a result at most, terms of its sums at a time. */
+enum {
+    TESS_BF16_MATRIX_ROWS = 512,
+    TESS_BF16_MATRIX_COLUMNS = 512,
+    TESS_BF16_MATRIX_DEPTH = 256,
+};
+
+/* A factor: rows `stride` elements apart, of bf16, or of floats that are rounded to it. Its rows
+ * are those of the result (of the second factor: its columns), or, by_depth, terms of the sums. */
+typedef struct {
+    const void *data;
+    int bf16, by_depth;
+    int64_t stride;
+} tess__bf16_matrix;
+
+/* One thread's memory for it; D is TESS_BF16_MATRIX_DEPTH. */
+typedef struct {
+    uint16_t *a;     /* TESS_BF16_MATRIX_ROWS * D */
+    uint16_t *b;     /* TESS_BF16_GROUP * D */
+    uint16_t *stage; /* TESS_BF16_GROUP * the largest of the three */
+} tess__bf16_matrix_room;
+
 struct tess__products {
     int64_t (*rate)(int64_t rounds, float *sink); /* returns the flop done */
     /* Packs n rows from `first` on, of k and of v; out as of tess__bf16_keys, of which those that
@@ -67,6 +89,10 @@ struct tess__products {
     void (*forward)(const tess__attn_fwd *job, const tess__bf16_keys *keys,
                     const tess__bf16_extra *extra, tess__bf16_scratch *w);
     void (*backward)(const tess__attn_bwd *job, const tess__bf16_keys *keys, tess__bf16_scratch *w);
+    /* c (n / 32, m / 32, 32, 32), rounded up, = a b: m rows by n columns, each a sum of k terms.
+     * k > 0. */
+    void (*matrix_multiply)(float *c, int m, int n, int64_t k, const tess__bf16_matrix *a,
+                            const tess__bf16_matrix *b, const tess__bf16_matrix_room *w);
 };
 
 #endif

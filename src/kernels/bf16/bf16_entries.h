@@ -8,7 +8,7 @@
 #include <math.h>
 
 /* clang-format off */
-#define TESS_EACH_PRODUCT(X) X(rate) X(pack) X(norm) X(forward) X(backward)
+#define TESS_EACH_PRODUCT(X) X(rate) X(pack) X(norm) X(forward) X(backward) X(matrix_multiply)
 /* clang-format on */
 
 #define TESS_DECLARE_PRODUCT(name)                                                                 \

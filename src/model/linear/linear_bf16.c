@@ -3,67 +3,47 @@
  *
  * A result is cut into blocks, and each is computed by one thread over the whole depth, in floats
  * of that thread's memory: then what is there is added, the epilogue runs, and the rows are
- * written. Work: 2 rows in out flop for each product. Memory: 0.9 MiB a thread.
+ * written. Work: 2 rows in out flop for each product.
  */
-#include "linear_bf16.h"
+#include "linear_block.h"
 
 #include <omp.h>
 #include <string.h>
 
-enum { ROWS = 128, COLUMNS = 256, DEPTH = 512, SUM_COLUMNS = 64 };
-
-/* One thread's memory. */
-typedef struct {
-    float *a, *b; /* ROWS * DEPTH, DEPTH * COLUMNS: factors as floats */
-    float *c;     /* ROWS * COLUMNS: a block of the result */
-    float *row;   /* COLUMNS: what is there */
-} scratch;
+enum { SUM_COLUMNS = 64 };
 
 struct tess__linear_bf16 {
     tess__arena arena;
     tess_ctx *ctx;
-    scratch *scratch; /* of each thread */
+    const tess__products *products; /* NULL: fp32 multiplies */
+    const char *isa;
+    tess__linear_scratch *scratch; /* of each thread */
 };
 
-/* c = op(a) op(b): (m, n), row-major; op is the transpose where its letter is 'T'. */
-typedef struct {
-    char trans_a, trans_b;
-    int64_t m, n, k;
-    tess__factor a, b;
-    int64_t lda, ldb;
-    tess__result c;
-    const tess__epilogue *epilogue;
-} product;
-
-static size_t scratch_bytes(void)
-{
-    return tess__arena_round(ROWS * DEPTH * sizeof(float)) +
-           tess__arena_round(DEPTH * COLUMNS * sizeof(float)) +
-           tess__arena_round(ROWS * COLUMNS * sizeof(float)) +
-           tess__arena_round(COLUMNS * sizeof(float));
-}
-
-size_t tess__linear_bf16_bytes(const tess_ctx *ctx)
+static size_t bytes_of(const tess_ctx *ctx, const tess__products *products)
 {
     const size_t threads = (size_t)ctx->threads;
     return tess__arena_round(sizeof(tess__linear_bf16)) +
-           tess__arena_round(threads * sizeof(scratch)) + threads * scratch_bytes() +
-           TESS_CHUNK_OVERHEAD;
+           tess__arena_round(threads * sizeof(tess__linear_scratch)) +
+           threads * tess__linear_scratch_bytes(products);
+}
+
+size_t tess__linear_bf16_bytes(tess_ctx *ctx)
+{
+    return bytes_of(ctx, tess__products_of(ctx, NULL)) + TESS_CHUNK_OVERHEAD;
 }
 
 tess_status tess__linear_bf16_create(tess_ctx *ctx, tess__linear_bf16 **linear)
 {
+    const char *isa;
+    const tess__products *products = tess__products_of(ctx, &isa);
     tess__arena arena = {.ctx = ctx};
-    TESS_TRY(tess__arena_reserve(&arena, tess__linear_bf16_bytes(ctx) - TESS_CHUNK_OVERHEAD));
+    TESS_TRY(tess__arena_reserve(&arena, bytes_of(ctx, products)));
     tess__linear_bf16 *made = tess__arena_take(&arena, sizeof *made);
-    scratch *all = tess__arena_take(&arena, (size_t)ctx->threads * sizeof *all);
-    for (int i = 0; i < ctx->threads; i++) {
-        all[i].a = tess__arena_take(&arena, ROWS * DEPTH * sizeof(float));
-        all[i].b = tess__arena_take(&arena, DEPTH * COLUMNS * sizeof(float));
-        all[i].c = tess__arena_take(&arena, ROWS * COLUMNS * sizeof(float));
-        all[i].row = tess__arena_take(&arena, COLUMNS * sizeof(float));
-    }
-    *made = (tess__linear_bf16){.arena = arena, .ctx = ctx, .scratch = all};
+    tess__linear_scratch *all = tess__arena_take(&arena, (size_t)ctx->threads * sizeof *all);
+    for (int i = 0; i < ctx->threads; i++)
+        tess__linear_scratch_take(&arena, products, &all[i]);
+    *made = (tess__linear_bf16){arena, ctx, products, isa, all};
     *linear = made;
     return TESS_OK;
 }
@@ -78,8 +58,8 @@ void tess__linear_bf16_destroy(tess__linear_bf16 *linear)
 
 const char *tess__linear_bf16_isa(const tess__linear_bf16 *linear, int *bf16)
 {
-    *bf16 = 0;
-    return linear->ctx->isa;
+    *bf16 = linear->products != NULL;
+    return linear->isa;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -98,52 +78,20 @@ void tess__bf16_weights_pack(const tess_ctx *ctx, int64_t in, int64_t out, const
         ctx->kernels->bf16_from_f32(to + i * in, w + i * in, (size_t)in);
 }
 
-/* ---- a block --------------------------------------------------------------------------------- */
-
-/* (rows, columns) of a factor from row i and column j on, as floats *ld apart. */
-static const float *as_floats(const tess_ctx *ctx, tess__factor x, int64_t i, int64_t j,
-                              int64_t rows, int64_t columns, float *room, int64_t *ld)
-{
-    if (x.dtype == TESS_DTYPE_F32)
-        return (const float *)x.data + i * *ld + j;
-    for (int64_t r = 0; r < rows; r++)
-        ctx->kernels->f32_from_bf16(room + r * columns,
-                                    (const uint16_t *)x.data + (i + r) * *ld + j, (size_t)columns);
-    *ld = columns;
-    return room;
-}
-
-/* The products of a block into s->c. Returns 1 if oneDNN failed. */
-static int multiply(const tess_ctx *ctx, const product *p, int64_t i, int64_t j, int64_t m,
-                    int64_t n, const scratch *s)
-{
-    int failed = 0;
-    if (p->k == 0)
-        memset(s->c, 0, ROWS * COLUMNS * sizeof *s->c);
-    for (int64_t k = 0; k < p->k; k += DEPTH) {
-        const int64_t deep = TESS_MIN(p->k - k, DEPTH);
-        tess__sgemm_call call = {p->trans_a, p->trans_b, m,      n,     deep, NULL,
-                                 p->lda,     NULL,       p->ldb, k > 0, s->c, COLUMNS};
-        call.a = p->trans_a == 'T' ? as_floats(ctx, p->a, k, i, deep, m, s->a, &call.lda)
-                                   : as_floats(ctx, p->a, i, k, m, deep, s->a, &call.lda);
-        call.b = p->trans_b == 'T' ? as_floats(ctx, p->b, j, k, n, deep, s->b, &call.ldb)
-                                   : as_floats(ctx, p->b, k, j, deep, n, s->b, &call.ldb);
-        failed |= tess__sgemm(&call);
-    }
-    return failed;
-}
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Row `row` of the block at column j: y are its n sums. */
-static void write_row(const tess_ctx *ctx, const product *p, int64_t row, int64_t j, int64_t n,
-                      float *y, float *there)
+static void write_row(const tess__linear_product *p, int64_t row, int64_t j, int64_t n, float *y,
+                      float *there)
 {
+    const tess__kernels *kernels = p->ctx->kernels;
     const int64_t at = row * p->n + j;
     const int bf16 = p->c.dtype == TESS_DTYPE_BF16;
     float *whole = (float *)p->c.data + (bf16 ? 0 : at);
     uint16_t *half = (uint16_t *)p->c.data + (bf16 ? at : 0);
     if (p->c.add) {
         if (bf16)
-            ctx->kernels->f32_from_bf16(there, half, (size_t)n);
+            kernels->f32_from_bf16(there, half, (size_t)n);
         else
             memcpy(there, whole, (size_t)n * sizeof *there);
         for (int64_t c = 0; c < n; c++)
@@ -152,35 +100,60 @@ static void write_row(const tess_ctx *ctx, const product *p, int64_t row, int64_
     if (p->epilogue)
         p->epilogue->fn(p->epilogue->user, p->epilogue->row + row, j, n, y);
     if (bf16)
-        ctx->kernels->bf16_from_f32(half, y, (size_t)n);
+        kernels->bf16_from_f32(half, y, (size_t)n);
     else
         memcpy(whole, y, (size_t)n * sizeof *y);
 }
 
-static int run_block(const tess_ctx *ctx, const product *p, int64_t i, int64_t j, const scratch *s)
+static int run_block(const tess__linear_product *p, int64_t block, const tess__linear_scratch *s)
 {
-    const int64_t m = TESS_MIN(p->m - i, ROWS), n = TESS_MIN(p->n - j, COLUMNS);
-    if (multiply(ctx, p, i, j, m, n, s))
+    const int64_t across = (p->n + p->block_n - 1) / p->block_n;
+    const int64_t i = block / across * p->block_m, j = block % across * p->block_n;
+    const int64_t m = TESS_MIN(p->m - i, p->block_m), n = TESS_MIN(p->n - j, p->block_n);
+    if (tess__linear_block(p, i, j, s))
         return 1;
     for (int64_t row = 0; row < m; row++)
-        write_row(ctx, p, i + row, j, n, s->c + row * COLUMNS, s->row);
+        write_row(p, i + row, j, n, tess__linear_block_row(p, m, n, row, s), s->there);
     return 0;
 }
 
-static tess_status run_product(tess__linear_bf16 *linear, const product *p)
+static int64_t count_blocks(const tess__linear_product *p)
 {
-    const tess_ctx *ctx = linear->ctx;
-    const int64_t across = (p->n + COLUMNS - 1) / COLUMNS;
-    const int64_t blocks = (p->m + ROWS - 1) / ROWS * across;
+    return ((p->m + p->block_m - 1) / p->block_m) * ((p->n + p->block_n - 1) / p->block_n);
+}
+
+/* Blocks as large as they may be, or smaller ones where these are too few for all threads. oneDNN
+ * gets those of one size, because its bits may depend on it. */
+static void choose_blocks(tess__linear_product *p)
+{
+    enum { OF_A_THREAD = 3, LEAST = 64 };
+    p->block_m = TESS__LINEAR_ROWS;
+    p->block_n = TESS__LINEAR_COLUMNS;
+    while (p->products && count_blocks(p) < OF_A_THREAD * (int64_t)p->ctx->threads) {
+        if (p->block_m >= p->block_n && p->block_m > LEAST)
+            p->block_m /= 2;
+        else if (p->block_n > LEAST)
+            p->block_n /= 2;
+        else
+            return;
+    }
+}
+
+static tess_status run_product(tess__linear_bf16 *linear, tess__linear_product *p)
+{
+    p->ctx = linear->ctx;
+    p->products = linear->products;
+    choose_blocks(p);
+    const int64_t blocks = count_blocks(p);
     int failed = 0;
-    TESS_TRY(tess__sgemm_ready());
-#pragma omp parallel num_threads(ctx->threads) reduction(| : failed)
+    if (!p->products)
+        TESS_TRY(tess__sgemm_ready());
+#pragma omp parallel num_threads(p->ctx->threads) reduction(| : failed)
     {
         omp_set_num_threads(1); /* as in linear.c */
 #pragma omp for schedule(dynamic)
         for (int64_t block = 0; block < blocks; block++)
-            failed |= run_block(ctx, p, block / across * ROWS, block % across * COLUMNS,
-                                &linear->scratch[omp_get_thread_num()]);
+            failed |= run_block(p, block, &linear->scratch[omp_get_thread_num()]);
     }
     if (failed)
         return tess__fail(TESS_ENOMEM, "oneDNN has no memory for a product of %lld x %lld x %lld",
@@ -210,8 +183,8 @@ tess_status tess__linear_bf16_forward(tess__linear_bf16 *linear, const tess_line
     const tess__epilogue plain = {add_bias, &bias_adder, 0};
     const tess__epilogue *last = epilogue ? epilogue : bias ? &plain : NULL;
     const tess__factor w = {packed, TESS_DTYPE_BF16};
-    return run_product(linear,
-                       &(product){'N', 'T', s->rows, s->out, s->in, x, w, s->in, s->in, y, last});
+    return run_product(linear, &(tess__linear_product){'N', 'T', s->rows, s->out, s->in, x, w,
+                                                       s->in, s->in, y, .epilogue = last});
 }
 
 tess_status tess__linear_bf16_dx(tess__linear_bf16 *linear, const tess_linear_shape *s,
@@ -219,16 +192,16 @@ tess_status tess__linear_bf16_dx(tess__linear_bf16 *linear, const tess_linear_sh
                                  const tess__epilogue *epilogue)
 {
     const tess__factor w = {packed, TESS_DTYPE_BF16};
-    return run_product(
-        linear, &(product){'N', 'N', s->rows, s->in, s->out, dy, w, s->out, s->in, dx, epilogue});
+    return run_product(linear, &(tess__linear_product){'N', 'N', s->rows, s->in, s->out, dy, w,
+                                                       s->out, s->in, dx, .epilogue = epilogue});
 }
 
 tess_status tess__linear_bf16_dw(tess__linear_bf16 *linear, const tess_linear_shape *s,
                                  tess__factor dy, tess__factor x, tess__result dw,
                                  const tess__epilogue *epilogue)
 {
-    return run_product(
-        linear, &(product){'T', 'N', s->out, s->in, s->rows, dy, x, s->out, s->in, dw, epilogue});
+    return run_product(linear, &(tess__linear_product){'T', 'N', s->out, s->in, s->rows, dy, x,
+                                                       s->out, s->in, dw, .epilogue = epilogue});
 }
 
 void tess__bf16_column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, tess__factor x,
@@ -246,7 +219,7 @@ void tess__bf16_column_sums(const tess_ctx *ctx, int64_t rows, int64_t columns, 
         for (int64_t i = 0; i < rows; i += SUM_COLUMNS) {
             const int64_t some = TESS_MIN(rows - i, SUM_COLUMNS);
             int64_t ld = columns;
-            const float *part = as_floats(ctx, x, i, j, some, n, block, &ld);
+            const float *part = tess__factor_floats(ctx, x, i, j, some, n, block, &ld);
             ctx->kernels->column_sums(sum, part, ld, some, n);
         }
         for (int64_t i = 0; i < n; i++)

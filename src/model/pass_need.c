@@ -98,8 +98,7 @@ static size_t attention_bytes(const tess_pass *p, const tess_attn_shape *s, int 
 
 static size_t linear_bytes(const tess_pass *p, int threads)
 {
-    const tess_ctx like = {.threads = threads};
-    return p->z.half ? tess__linear_bf16_bytes(&like) : 0;
+    return p->z.half ? tess__linear_bf16_need(threads) : 0;
 }
 
 static int exact_train(const tess_pass *p)

@@ -33,6 +33,13 @@ size_t tess__linear_bf16_bytes(tess_ctx *ctx)
     return bytes_of(ctx, tess__products_of(ctx, NULL)) + TESS_CHUNK_OVERHEAD;
 }
 
+size_t tess__linear_bf16_need(int threads)
+{
+    static const tess__products any;
+    const tess_ctx like = {.threads = threads};
+    return bytes_of(&like, &any) + TESS_CHUNK_OVERHEAD;
+}
+
 tess_status tess__linear_bf16_create(tess_ctx *ctx, tess__linear_bf16 **linear)
 {
     const char *isa;

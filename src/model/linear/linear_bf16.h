@@ -31,6 +31,7 @@ typedef struct tess__linear_bf16 tess__linear_bf16;
 
 /* Bytes that it takes from its context. */
 size_t tess__linear_bf16_bytes(tess_ctx *ctx);
+size_t tess__linear_bf16_need(int threads); /* the same where there are products in bf16 */
 tess_status tess__linear_bf16_create(tess_ctx *ctx, tess__linear_bf16 **linear);
 void tess__linear_bf16_destroy(tess__linear_bf16 *linear); /* NULL accepted */
 

@@ -224,6 +224,26 @@ static void ranks_train_as_one(void **state)
     }
 }
 
+/* Gradients travel as bf16, weights as they are: three quarters of the bytes. */
+static void gradients_travel_as_halves(void **state)
+{
+    (void)state;
+    tess_train_opts opts = small;
+    opts.steps = 4;
+    opts.validate_every = 0;
+    opts.ema = 0;
+    opts.ranks_context = 1;
+    const tess_train_opts plain = in_f32(opts);
+    story half = {.opts = &opts, .ranks = 2}, whole = {.opts = &plain, .ranks = 2};
+    run_ranks(&half);
+    run_ranks(&whole);
+    for (int r = 0; r < 2; r++) {
+        const double share = half.first_step[r].payload_bytes / whole.first_step[r].payload_bytes;
+        print_message("%.4f\n", share);
+        assert_true(share > 0.74 && share < 0.76);
+    }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void exact_ranks_are_refused(void **state)
@@ -250,6 +270,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_need_is_within_three_percent),
     cmocka_unit_test(samples_are_those_of_f32_but_for_rounding),
     cmocka_unit_test(ranks_train_as_one),
+    cmocka_unit_test(gradients_travel_as_halves),
     cmocka_unit_test(exact_ranks_are_refused),
 };
 RUN_TESTS_WITH(tests, open_root, close_root)

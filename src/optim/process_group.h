@@ -122,6 +122,7 @@ typedef struct {
     const tess__owners *owners;
     float *gradients;    /* of the model */
     const int64_t *sums; /* the same in fixed point, with exact_ranks; else NULL */
+    int half;            /* 1: gradients travel as bf16 */
     tess__stage stages[TESS__STAGES];
     int next;
     int64_t waited_ns; /* for parts in flight, in total */
@@ -129,7 +130,7 @@ typedef struct {
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
                                 const tess__owners *owners, float *gradients, const int64_t *sums,
-                                tess__reduce *reduce);
+                                int half, tess__reduce *reduce);
 void tess__reduce_destroy(tess__reduce *reduce); /* {0} accepted */
 int64_t tess__reduce_bytes(const tess__owners *owners, int rank, int exact);
 

@@ -15,6 +15,9 @@
  * With exact_ranks sums in fixed point travel in place of gradients, eight bytes for four, and are
  * read when all are added: the order of ranks does not matter, nor how many there are.
  *
+ * In mixed precision gradients are rounded to bf16 on their way, all of them alike, and are added in
+ * fp32: two bytes for four. Values are the weights of fp32, and travel as they are.
+ *
  * Values return by an all-gather for each part: the shard of every owner to all ranks.
  */
 #include "process_group.h"
@@ -39,10 +42,28 @@ static void copy_slots(const tess__reduce *r, int part, int rank, void *array, v
     }
 }
 
-/* Bytes of an element on its way to the owner, over those of a float. */
-static int words_of(const tess__reduce *r)
+/* Gradients of a part, owner by owner, as bf16. */
+static void pack_halves(const tess__reduce *r, int part, uint16_t *packed)
 {
-    return r->sums ? (int)(sizeof *r->sums / sizeof(float)) : 1;
+    const tess__owners *o = r->owners;
+    for (int i = o->begin[part]; i < o->begin[part + 1]; i++) {
+        const tess__optim_slot *slot = &o->slots[o->order[i]];
+        tess_convert(r->ctx, TESS_DTYPE_F32, r->gradients + slot->at, TESS_DTYPE_BF16, packed,
+                     slot->count);
+        packed += slot->count;
+    }
+}
+
+/* Bytes of an element on its way to the owner. */
+static int64_t size_of(const tess__reduce *r)
+{
+    return (int64_t)(r->sums ? sizeof *r->sums : r->half ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* The same over those of a float, for buffers. */
+static size_t words_of(const tess__reduce *r)
+{
+    return r->sums ? sizeof *r->sums / sizeof(float) : 1;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -57,15 +78,16 @@ int64_t tess__reduce_bytes(const tess__owners *owners, int rank, int exact)
 
 tess_status tess__reduce_create(tess_ctx *ctx, const tess__process_group *pg,
                                 const tess__owners *owners, float *gradients, const int64_t *sums,
-                                tess__reduce *reduce)
+                                int half, tess__reduce *reduce)
 {
     tess__reduce r = {.ctx = ctx,
                       .arena = {.ctx = ctx},
                       .pg = pg,
                       .owners = owners,
                       .gradients = gradients,
-                      .sums = sums};
-    const size_t words = (size_t)words_of(&r), ranks = (size_t)owners->ranks;
+                      .sums = sums,
+                      .half = half};
+    const size_t words = words_of(&r), ranks = (size_t)owners->ranks;
     const size_t send = words * (size_t)tess__owners_part(owners);
     const size_t recv = words * ranks * (size_t)tess__owners_share(owners, pg->rank);
     for (int i = 0; i < TESS__STAGES; i++) {
@@ -122,6 +144,24 @@ static void sum_fixed(const tess__reduce *r, int64_t *recv, int64_t n, float *pa
     }
 }
 
+/* The same of bf16, added as floats into `packed`. */
+static void sum_halves(const tess__reduce *r, const uint16_t *recv, int64_t n, float *packed)
+{
+    enum { PIECE = 1024 };
+    const int ranks = r->owners->ranks;
+#pragma omp parallel for num_threads(r->ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += PIECE) {
+        const int64_t count = TESS_MIN(n - at, PIECE);
+        float *to = packed + at, part[PIECE];
+        r->ctx->kernels->f32_from_bf16(to, recv + at, (size_t)count);
+        for (int rank = 1; rank < ranks; rank++) {
+            r->ctx->kernels->f32_from_bf16(part, recv + rank * n + at, (size_t)count);
+            for (int64_t i = 0; i < count; i++)
+                to[i] += part[i];
+        }
+    }
+}
+
 static tess_status receive_part(tess__reduce *r, tess__stage *s)
 {
     if (s->part < 0)
@@ -133,10 +173,12 @@ static tess_status receive_part(tess__reduce *r, tess__stage *s)
     s->request = NULL;
     TESS_TRY(tess_comm_wait(r->pg->world, request));
     r->waited_ns += tess_comm_clock(r->pg->world) - begin;
-    const int64_t n = s->recv_bytes[0] / (int64_t)sizeof(float) / words_of(r);
-    float *sums = r->sums ? s->send : s->recv;
+    const int64_t n = s->recv_bytes[0] / size_of(r);
+    float *sums = r->sums || r->half ? s->send : s->recv;
     if (r->sums)
         sum_fixed(r, (int64_t *)(void *)s->recv, n, sums);
+    else if (r->half)
+        sum_halves(r, (const uint16_t *)(const void *)s->recv, n, sums);
     else
         sum_ranks(r, s->recv, n);
     copy_slots(r, part, r->pg->rank, r->gradients, sums, sizeof *sums, 0);
@@ -149,14 +191,16 @@ static tess_status send_part(tess__reduce *r, int part)
     const int64_t *bytes = o->bytes + (int64_t)part * o->ranks;
     tess__stage *s = &r->stages[r->next++ % TESS__STAGES];
     TESS_TRY(receive_part(r, s));
-    const int words = words_of(r);
+    const int64_t size = size_of(r), whole = (int64_t)sizeof(float);
     if (r->sums)
         copy_slots(r, part, -1, (void *)(uintptr_t)r->sums, s->send, sizeof *r->sums, 1);
+    else if (r->half)
+        pack_halves(r, part, (uint16_t *)(void *)s->send);
     else
         copy_slots(r, part, -1, r->gradients, s->send, sizeof *r->gradients, 1);
     for (int rank = 0; rank < o->ranks; rank++) {
-        s->send_bytes[rank] = words * bytes[rank];
-        s->recv_bytes[rank] = words * bytes[r->pg->rank];
+        s->send_bytes[rank] = bytes[rank] / whole * size;
+        s->recv_bytes[rank] = bytes[r->pg->rank] / whole * size;
     }
     TESS_TRY(tess_comm_start_alltoallv(r->pg->world, TESS_TRAFFIC_PAYLOAD, s->send, s->send_bytes,
                                        s->recv, s->recv_bytes, &s->request));

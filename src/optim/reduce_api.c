@@ -37,7 +37,7 @@ tess_status tess_reduce_create(tess_model *model, tess_comm *comm, tess_optim op
     tess_status status =
         tess__owners_create(made->ctx, &model->params, optim, info.size, &made->owners);
     if (status == TESS_OK)
-        status = tess__reduce_create(made->ctx, &made->pg, &made->owners, model->gradients, NULL,
+        status = tess__reduce_create(made->ctx, &made->pg, &made->owners, model->gradients, NULL, 0,
                                      &made->reduce);
     if (status == TESS_OK)
         *reduce = made;

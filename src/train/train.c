@@ -63,7 +63,7 @@ static tess_status make_owners(tess_train *t)
         return TESS_OK;
     TESS_TRY(tess__owners_create(t->ctx, &t->model->params, t->opts.optim, t->pg.size, &t->owners));
     return tess__reduce_create(t->ctx, &t->pg, &t->owners, t->model->gradients, t->model->sums,
-                               &t->reduce);
+                               t->opts.precision == TESS_PRECISION_BF16, &t->reduce);
 }
 
 static tess_status make_control(tess_train *t)

@@ -15,8 +15,8 @@
  * With exact_ranks sums in fixed point travel in place of gradients, eight bytes for four, and are
  * read when all are added: the order of ranks does not matter, nor how many there are.
  *
- * In mixed precision gradients are rounded to bf16 on their way, all of them alike, and are added in
- * fp32: two bytes for four. Values are the weights of fp32, and travel as they are.
+ * In mixed precision gradients are rounded to bf16 on their way, all of them alike, and are added
+ * in fp32: two bytes for four. Values are the weights of fp32, and travel as they are.
  *
  * Values return by an all-gather for each part: the shard of every owner to all ranks.
  */

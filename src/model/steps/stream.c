@@ -2,10 +2,11 @@
 /* stream.c - activations of a pass in F32 and as halves: the stream, attention's output, rows.
  *
  * A pass in F32 has the stream and attention's output in the slots of a block's set, so that most
- * of this does nothing. In BF16 slots are halves: the stream is F32 in two buffers in turn, of which
- * p->ws.t is the free one, and each step's result is rounded into its slot for the gradients.
+ * of this does nothing. In BF16 slots are halves: the stream is F32 in two buffers in turn, of
+ * which p->ws.t is the free one, and each step's result is rounded into its slot for the gradients.
  * At a block's input the stream itself is rounded, and norms read it rounded throughout: a block
- * that is run again from its input gives the same bits, and gradients see what the forward pass saw.
+ * that is run again from its input gives the same bits, and gradients are those of the values that
+ * the forward pass had.
  */
 #include "model/pass_internal.h"
 

@@ -5,9 +5,9 @@
  *
  * DEPTH terms at a time: that part of a is packed whole, then 32 columns of b, which are multiplied
  * by all of a and stay in the first cache meanwhile; a stays in the second one. Lines that are
- * packed next are fetched beside the products. An element's terms are added in their order, whatever
- * m and n are. Bytes: each element of a and of b read once, and written once in bf16; c read and
- * written once for each DEPTH. Work: 2 m n k flop.
+ * packed next are fetched beside the products. Terms of an element are added in their order,
+ * whatever m and n are. Bytes: each element of a and of b read once, and written once in bf16; c
+ * read and written once for each DEPTH. Work: 2 m n k flop.
  */
 #include "bf16_entries.h"
 #include "chunks.h"

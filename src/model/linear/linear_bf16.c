@@ -129,14 +129,15 @@ static int64_t count_blocks(const tess__linear_product *p)
     return ((p->m + p->block_m - 1) / p->block_m) * ((p->n + p->block_n - 1) / p->block_n);
 }
 
-/* Blocks as large as they may be, or smaller ones where these are too few for all threads. oneDNN
- * gets those of one size, because its bits may depend on it. */
+/* Blocks as large as they may be, or smaller ones where these are too few for several threads.
+ * oneDNN gets those of one size, because its bits may depend on it. */
 static void choose_blocks(tess__linear_product *p)
 {
     enum { OF_A_THREAD = 3, LEAST = 64 };
     p->block_m = TESS__LINEAR_ROWS;
     p->block_n = TESS__LINEAR_COLUMNS;
-    while (p->products && count_blocks(p) < OF_A_THREAD * (int64_t)p->ctx->threads) {
+    while (p->products && p->ctx->threads > 1 &&
+           count_blocks(p) < OF_A_THREAD * (int64_t)p->ctx->threads) {
         if (p->block_m >= p->block_n && p->block_m > LEAST)
             p->block_m /= 2;
         else if (p->block_n > LEAST)

@@ -14,6 +14,7 @@ enum {
     GROUP = TESS_BF16_GROUP,
     WIDEST = 512, /* of the three */
     PIECES = 8,
+    AHEAD = 4, /* rows */
 };
 
 typedef struct {
@@ -136,8 +137,12 @@ float *tess__linear_block_row(const tess__linear_product *p, int64_t m, int64_t 
 {
     if (!p->products)
         return s->c + row * COLUMNS;
-    for (int64_t g = 0; g < groups(n); g++)
-        memcpy(s->row + g * GROUP, s->c + (g * groups(m) * GROUP + row) * GROUP,
-               GROUP * sizeof *s->c);
+    /* A row's pieces lie a column of blocks apart: those of a later row are fetched meanwhile. */
+    const float *from = s->c + row * GROUP;
+    for (int64_t g = 0; g < groups(n); g++, from += groups(m) * GROUP * GROUP) {
+        __builtin_prefetch(from + (ptrdiff_t)AHEAD * GROUP);
+        __builtin_prefetch(from + (ptrdiff_t)AHEAD * GROUP + GROUP / 2);
+        memcpy(s->row + g * GROUP, from, GROUP * sizeof *from);
+    }
     return s->row;
 }

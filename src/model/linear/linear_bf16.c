@@ -10,7 +10,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { SUM_COLUMNS = 64 };
+enum { SUM_COLUMNS = 64, AHEAD = 4 /* rows */ };
 
 struct tess__linear_bf16 {
     tess__arena arena;
@@ -96,20 +96,26 @@ static void write_row(const tess__linear_product *p, int64_t row, int64_t j, int
     const int bf16 = p->c.dtype == TESS_DTYPE_BF16;
     float *whole = (float *)p->c.data + (bf16 ? 0 : at);
     uint16_t *half = (uint16_t *)p->c.data + (bf16 ? at : 0);
-    if (p->c.add) {
-        if (bf16)
-            kernels->f32_from_bf16(there, half, (size_t)n);
-        else
-            memcpy(there, whole, (size_t)n * sizeof *there);
-        for (int64_t c = 0; c < n; c++)
-            y[c] += there[c];
-    }
+    if (p->c.add && bf16)
+        kernels->f32_from_bf16(there, half, (size_t)n);
+    if (p->c.add)
+        kernels->mix(1.0f, bf16 ? there : whole, 1.0f, y, (size_t)n);
     if (p->epilogue)
         p->epilogue->fn(p->epilogue->user, p->epilogue->row + row, j, n, y);
     if (bf16)
         kernels->bf16_from_f32(half, y, (size_t)n);
     else
         memcpy(whole, y, (size_t)n * sizeof *y);
+}
+
+/* Rows of the result lie far apart: a later one is fetched while another is written. */
+static void fetch_row(const tess__linear_product *p, int64_t row, int64_t j, int64_t n)
+{
+    enum { LINE = 64 };
+    const size_t size = p->c.dtype == TESS_DTYPE_BF16 ? sizeof(uint16_t) : sizeof(float);
+    const char *at = (const char *)p->c.data + (size_t)(row * p->n + j) * size;
+    for (size_t i = 0; i < (size_t)n * size; i += LINE)
+        __builtin_prefetch(at + i, 1);
 }
 
 static int run_block(const tess__linear_product *p, int64_t block, const tess__linear_scratch *s)
@@ -119,8 +125,11 @@ static int run_block(const tess__linear_product *p, int64_t block, const tess__l
     const int64_t m = TESS_MIN(p->m - i, p->block_m), n = TESS_MIN(p->n - j, p->block_n);
     if (tess__linear_block(p, i, j, s))
         return 1;
-    for (int64_t row = 0; row < m; row++)
+    for (int64_t row = 0; row < m; row++) {
+        if (row + AHEAD < m)
+            fetch_row(p, i + row + AHEAD, j, n);
         write_row(p, i + row, j, n, tess__linear_block_row(p, m, n, row, s), s->there);
+    }
     return 0;
 }
 

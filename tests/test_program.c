@@ -2,41 +2,14 @@
 /* test_program.c - programs of PyTorch (traces of version 2) in the event engine: dependencies by
  * storages, gathers that run ahead, messages, times of the operation model, and files that are
  * wrong. */
-#include "replay/replay_internal.h"
-#include "tessera/advanced/cost.h"
-#include "test.h"
+#include "replay_files.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-static tess_ctx *ctx;
-static tess_cluster *cluster;
-static char folder[] = "/tmp/tessera-program-XXXXXX";
-static char paths[2][64];
 
 static int open_all(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    for (int i = 0; i < 2; i++)
-        snprintf(paths[i], sizeof paths[i], "%s/rank%d.json", folder, i);
-    return tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx) != TESS_OK ||
-           tess_cluster_load(ctx, "h100", &cluster) != TESS_OK;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    for (int i = 0; i < 2; i++)
-        unlink(paths[i]);
-    rmdir(folder);
-    tess_cluster_destroy(cluster);
-    const int left = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return left;
+    return replay_files_open("h100");
 }
 
 #define HEAD(rank, more)                                                                           \
@@ -50,30 +23,6 @@ static int close_all(void **state)
     "\", \"group\": [0, 8, 1], \"in_bytes\": " bytes ", \"out_bytes\": " bytes                     \
     ", \"dtype\": \"float\", " stores more "}}"
 #define READS(r, w) "\"reads\": [" r "], \"writes\": [" w "]"
-
-static void write_file(int i, const char *text)
-{
-    FILE *f = fopen(paths[i], "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static tess_replay *replay(int n, const tess_replay_opts *opts)
-{
-    const char *files[2] = {paths[0], paths[1]};
-    tess_replay *r = NULL;
-    CHECK_OK(tess_replay_run(ctx, files, n, cluster, opts, &r));
-    return r;
-}
-
-static int64_t price(tess_collective_op op, int64_t bytes, int n)
-{
-    const tess_collective work = {.op = op, .bytes = bytes, .gpus = n, .per_node = n};
-    tess_collective_result result;
-    CHECK_OK(tess_collective_time(cluster, &work, &result));
-    return result.ns;
-}
 
 /* The k-th operation of a stream, the host's left out. */
 static const tess__tl_op *find(const tess_replay *r, int cat, int k)
@@ -334,5 +283,5 @@ int main(void)
         cmocka_unit_test(memory_and_warnings_are_passed_on),
         cmocka_unit_test(wrong_files_are_refused),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_all, replay_files_close);
 }

@@ -2,57 +2,14 @@
 /* test_replay_ranks.c - traces of several ranks in the event engine: times that can be followed by
  * hand, the two clocks of one rank, traces of a profiler as recorded, and files that do not fit
  * together. With TESS_REFERENCE the sample traces. */
-#include "replay/replay_internal.h"
-#include "tessera/advanced/cost.h"
-#include "test.h"
+#include "replay_files.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-static tess_ctx *ctx;
-static tess_cluster *cluster;
-static char folder[] = "/tmp/tessera-replay-XXXXXX";
-static char paths[4][64];
 
 static int open_all(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    for (int i = 0; i < 4; i++)
-        snprintf(paths[i], sizeof paths[i], "%s/rank%d.json", folder, i);
-    return tess_ctx_create(&(tess_ctx_opts){.threads = 1}, &ctx) != TESS_OK ||
-           tess_cluster_load(ctx, "a100-80", &cluster) != TESS_OK;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    tess_ctx_info info;
-    for (int i = 0; i < 4; i++)
-        unlink(paths[i]);
-    rmdir(folder);
-    tess_cluster_destroy(cluster);
-    const int left = tess_ctx_query(ctx, &info) != TESS_OK || info.bytes_now != 0;
-    tess_ctx_destroy(ctx);
-    return left;
-}
-
-static void write_file(int i, const char *text)
-{
-    FILE *f = fopen(paths[i], "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static tess_replay *replay(int n, const tess_replay_opts *opts)
-{
-    const char *files[4] = {paths[0], paths[1], paths[2], paths[3]};
-    tess_replay *r = NULL;
-    CHECK_OK(tess_replay_run(ctx, files, n, cluster, opts, &r));
-    return r;
+    return replay_files_open("a100-80");
 }
 
 static tess_replay_rank rank_of(const tess_replay *r, int i)
@@ -67,14 +24,6 @@ static int64_t step_of(const tess_replay *r)
     tess_replay_info info;
     CHECK_OK(tess_replay_query(r, &info));
     return info.step_ns;
-}
-
-static int64_t price(tess_collective_op op, int64_t bytes, int n)
-{
-    const tess_collective work = {.op = op, .bytes = bytes, .gpus = n, .per_node = n};
-    tess_collective_result result;
-    CHECK_OK(tess_collective_time(cluster, &work, &result));
-    return result.ns;
 }
 
 /* ---- traces of the trace recorder ------------------------------------------------------------ */
@@ -449,4 +398,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(calls_that_do_not_match_are_notes),
     cmocka_unit_test(sample_traces_have_their_recorded_span),
 };
-RUN_TESTS_WITH(tests, open_all, close_all)
+RUN_TESTS_WITH(tests, open_all, replay_files_close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""trace_decoder.py - a decoder of Llama's form under FSDP2, for recordings of large models.
+"""trace_decoder.py - a decoder of Llama's form under FSDP2 or DDP, for recordings of large models.
 
     PYTHONPATH=build/release/python python tests/torch/trace_decoder.py 70b --rank 77 --world-size 512 --out rank77.json
 
@@ -62,6 +62,24 @@ class Decoder(nn.Module):
         return self.head(self.norm(x))
 
 
+def replicated(size, tokens=8192, batch=1):
+    """DDP: fp32 parameters, bf16 by autocast."""
+    def made():
+        from torch.nn.parallel import DistributedDataParallel
+        model = DistributedDataParallel(Decoder(*SIZES[size]), gradient_as_bucket_view=True)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        given = torch.zeros(batch, tokens, dtype=torch.long)
+
+        def step():
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                out = model(given)
+            F.cross_entropy(out.flatten(0, 1).float(), given.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return step
+    return made
+
+
 def build(size, tokens=8192, batch=1, again=False):
     """again: layers run a second time in the backward pass instead of keeping what they need."""
     def made():
@@ -95,13 +113,15 @@ def main():
     p.add_argument("--world-size", type=int, default=8)
     p.add_argument("--tokens", type=int, default=8192)
     p.add_argument("--again", action="store_true")
+    p.add_argument("--ddp", action="store_true")
     p.add_argument("--warmup", type=int, default=2)
     p.add_argument("--out", required=True)
     a = p.parse_args()
     torch.set_num_threads(1)
     import tessera.torch
     begin = time.process_time()
-    print(tessera.torch.trace(build(a.size, a.tokens, again=a.again), a.rank, a.world_size, a.out, warmup=a.warmup, device="meta"))
+    step = replicated(a.size, a.tokens) if a.ddp else build(a.size, a.tokens, again=a.again)
+    print(tessera.torch.trace(step, a.rank, a.world_size, a.out, warmup=a.warmup, device="meta"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{time.process_time() - begin:.1f} s of CPU, peak {peak:.2f} GB")
 

@@ -62,6 +62,46 @@ def ddp():
     return training(DistributedDataParallel(Net(), bucket_cap_mb=0.02), data())
 
 
+class Counted(Net):
+    """With a buffer, and with a block that no step uses."""
+
+    def __init__(self, unused=False):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(3))
+        self.spare = Block() if unused else None
+
+    def forward(self, tokens):
+        self.steps += 1
+        return super().forward(tokens)
+
+
+def ddp_views():
+    torch.manual_seed(0)
+    from torch.nn.parallel import DistributedDataParallel
+    return training(DistributedDataParallel(Counted(), bucket_cap_mb=0.02, gradient_as_bucket_view=True), data())
+
+
+def ddp_unused():
+    torch.manual_seed(0)
+    from torch.nn.parallel import DistributedDataParallel
+    return training(DistributedDataParallel(Counted(unused=True), bucket_cap_mb=0.02, find_unused_parameters=True), data())
+
+
+def ddp_static():
+    torch.manual_seed(0)
+    from torch.nn.parallel import DistributedDataParallel
+    return training(DistributedDataParallel(Net(), bucket_cap_mb=0.02, static_graph=True), data())
+
+
+def ddp_hook():
+    torch.manual_seed(0)
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+    from torch.nn.parallel import DistributedDataParallel
+    model = DistributedDataParallel(Net(), bucket_cap_mb=0.02)
+    model.register_comm_hook(None, allreduce_hook)
+    return training(model, data())
+
+
 def sharded(model, mesh):
     from torch.distributed.fsdp import fully_shard
     for block in model.blocks:
@@ -199,7 +239,8 @@ def context_parallel():
 
 
 PROGRAMS = {
-    "ddp": (ddp, 2), "fsdp": (fsdp, 2), "hsdp": (hsdp, 4), "tensor_parallel": (tensor_parallel, 2),
+    "ddp": (ddp, 2), "ddp_views": (ddp_views, 2), "ddp_unused": (ddp_unused, 2), "ddp_static": (ddp_static, 2),
+    "ddp_hook": (ddp_hook, 2), "fsdp": (fsdp, 2), "hsdp": (hsdp, 4), "tensor_parallel": (tensor_parallel, 2),
     "sequence_parallel": (sequence_parallel, 2), "fsdp_tensor_parallel": (fsdp_tensor_parallel, 4), "accumulated": (accumulated, 2),
     "checkpointed": (checkpointed, 2), "context_parallel": (context_parallel, 2),
     "1f1b": (pipeline("Schedule1F1B", 1), 2), "interleaved": (pipeline("ScheduleInterleaved1F1B", 2), 2),

@@ -9,11 +9,19 @@ The package is a function, too. docs/pytorch.md is the guide, docs/formats.md ha
     _player.py     fake process group, hooks, and everything as it was afterwards
     _mode.py       the dispatch mode: operators (_operators.py), collectives (_collectives.py), storages and memory
                    (_storages.py), values of other ranks that the host reads (_received.py)
+    _ddp.py, _kernels.py, _compiled.py, _cuda.py, _versions.py
+                   DDP's reducer for fake tensors, CUDA's operators on a CPU, regions of torch.compile, scripts that ask for a
+                   GPU where there is none, and versions of PyTorch
     _run.py        a step that a function builds; __main__.py: an unmodified script (_script.py), several ranks (_ranks.py)
     _file.py       the trace file, version 2; _summary.py: its numbers
 """
 import sys
 import types
+
+from . import _versions
+
+if _versions.sentence() is not None:      # before what imports PyTorch's inner modules
+    raise ImportError(_versions.sentence())
 
 from ._error import TraceError
 from ._run import trace

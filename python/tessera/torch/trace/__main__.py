@@ -5,6 +5,7 @@ import sys
 
 from . import _ranks
 from ._error import TraceError
+from ._kernels import CHOICES
 from ._player import DEVICES
 from ._script import trace_script
 
@@ -20,6 +21,8 @@ def options():
     parser.add_argument("--world-size", type=int, required=True, help="ranks of the job")
     parser.add_argument("--out", required=True, help="the trace file")
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="cpu; meta: fake tensors, without memory; cuda: times")
+    parser.add_argument("--kernels", choices=CHOICES, help="operators as a CPU composes them or as CUDA has them; default: cuda with "
+                        "--device meta, else cpu")
     parser.add_argument("--after", type=int, default=2, help="steps of the optimiser before the recorded one (2)")
     parser.add_argument("--strict", action="store_true", help="warnings are errors")
     parser.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -37,14 +40,15 @@ def main():
     try:
         if given.rank is not None:
             summary = trace_script(script[0], script[1:], given.rank, given.world_size, given.out, given.after, given.device,
-                                   given.strict)
+                                   given.strict, given.kernels)
             for warning in summary.warnings:
                 print(f"warning: {warning}", file=sys.stderr)
             print(summary)
             return 0
         if given.world_size < 1:
             raise TraceError(f"--world-size is {given.world_size}, must be 1 or more")
-        more = ["--device", given.device, "--after", str(given.after), *(["--strict"] if given.strict else []), "--", *script]
+        more = ["--device", given.device, "--after", str(given.after), *(["--strict"] if given.strict else []),
+                *(["--kernels", given.kernels] if given.kernels else []), "--", *script]
         for path, ranks in _ranks.play(_ranks.listed(given.ranks, given.world_size), given.world_size, given.out, more):
             print(f"{path}: stands for rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}")
         return 0

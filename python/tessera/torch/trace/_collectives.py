@@ -148,16 +148,20 @@ def _part(outputs, inputs, own, n):
 
 
 class Work(_Work):
-    """Done at once; its wait is noted. It holds the tensors until then, because a future must give them."""
+    """Done at once; its wait is noted. It holds the tensors until then, because a future must give them.
 
-    def __init__(self, tensors, waited):
+    released(work): nothing but its owner needs it any more; who takes the future, as DDP does, never waits for the work.
+    """
+
+    def __init__(self, tensors, waited, released):
         super().__init__()
-        self.tensors, self.waited, self.future = tensors, waited, None
+        self.tensors, self.waited, self.released, self.future = tensors, waited, released, None
 
     def wait(self, timeout=None):
         waited, self.waited = self.waited, None
         if waited is not None:
-            waited(self)
+            waited()
+        self.released(self)
         self.tensors = None
         return True
 
@@ -165,6 +169,7 @@ class Work(_Work):
         if self.future is None:
             self.future = torch.futures.Future()
             self.future.set_result(self.tensors or [])
+            self.released(self)
         return self.future
 
     def is_completed(self):

@@ -7,18 +7,17 @@ their birth. Events are kept only in the recorded step.
 import sys
 
 import torch
+from torch._C import _TorchDispatchModeKey, _get_dispatch_mode as _dispatch_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass_type
 
-from . import _collectives, _received
+from . import _collectives
 from ._error import TraceError
 from ._operators import bytes_of, dtype_name, operator_of, tensors_of
+from ._received import of_engine, place
 from ._storages import ACTIVATIONS, GRADIENTS, OPTIMIZER, PARAMETERS, TEMPORARIES, Storages
 
-try:
-    from torch._subclasses.fake_tensor import FakeTensor
-    from torch._guards import active_fake_mode
-except ImportError as error:             # pragma: no cover - another torch
-    raise ImportError(f"tessera.torch.trace: torch {torch.__version__} lacks fake tensors: 2.6 to 2.15 are known") from error
+_FAKE = _TorchDispatchModeKey.FAKE
+_graph_task = torch._C._current_graph_task_id
 
 
 class Recorder(TorchDispatchMode):
@@ -37,9 +36,13 @@ class Recorder(TorchDispatchMode):
         self._requests = 0
         self._requested = {}             # storages of functional collectives that wait: the request
         self._timers = []
-        self.where = None                # for a warning of a compiled region
+        self.inside_kernel = False       # in operators that a GPU has as one
 
     # ---- every operator ----
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False                     # nothing is compiled in here (_compiled.py): PyTorch need not guard each call
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         plain = self._plain.get(types)
@@ -48,10 +51,12 @@ class Recorder(TorchDispatchMode):
         if not plain:
             return NotImplemented        # wrappers, such as DTensor, call operators on what they hold
         kwargs = kwargs or {}
+        if self.inside_kernel:
+            return func(*args, **kwargs)
         operator = operator_of(func)
-        if operator.space in ("c10d", "_c10d_functional"):
+        if operator.collective:
             return self._collective(func, operator, args, kwargs)
-        if active_fake_mode() is not self.fake:
+        if _dispatch_mode(_FAKE) is not self.fake:
             return func(*args, **kwargs)  # DTensor finds out shapes
         if operator.quiet:
             return func(*args, **kwargs)
@@ -64,9 +69,10 @@ class Recorder(TorchDispatchMode):
         given = tensors_of(args, [])
         if kwargs:
             tensors_of(list(kwargs.values()), given)
-        how = _received.read_of(operator, given) if self.recording else None
-        if how is not None:
-            self._host_read(given, how)
+        if operator.host is not None and self.recording:
+            how = operator.host(given)
+            if how is not None:
+                self._host_read(given, how)
         if self.fake is not None and operator.short == "_local_scalar_dense":
             return self._scalar(args[0])
         if self.recording and self.timed:
@@ -74,55 +80,56 @@ class Recorder(TorchDispatchMode):
         else:
             result, timer = func(*args, **kwargs), None
         made = tensors_of(result, [])
+        backward = _graph_task() != -1
         storages = self.storages
-        storages.kind = (OPTIMIZER if self.in_optimizer
-                         else TEMPORARIES if torch._C._current_graph_task_id() != -1 else ACTIVATIONS)
-        reads = [storages.find(t) for t in given]
-        outputs = [storages.find(t) for t in made]
+        storages.kind = OPTIMIZER if self.in_optimizer else TEMPORARIES if backward else ACTIVATIONS
+        find, look = storages.find, storages.look
+        reads = [find(t) for t in given]
+        outputs = [look(t) for t in made]
         if operator.skip:
             self._carry(reads, outputs)
             return result
-        written = [e for e in outputs if e not in reads] if not operator.written else self._written(func, operator, args, kwargs, outputs)
-        if not written and not operator.written and outputs:
-            return result                # an alias that the schema does not show
+        changed = ()
+        if operator.written:
+            changed = operator.changed(args, kwargs)
+            written = [look(t) for t in changed]
+            written += [e for e in outputs if e not in written]
+        else:
+            written = [e for e in outputs if e not in reads]
+            if not written and outputs:
+                return result            # an alias that the schema does not show
         self._carry(reads, written)
         if self.recording:
+            event = self._computed(operator.name, given, made, reads, written, operator.traffic(given, made, changed),
+                                   operator.flop(args, kwargs, result) if operator.formula is not None else 0)
             at = operator.causal
-            causal = at is not None and (args[at] if at < len(args) else kwargs.get("is_causal", False))
-            self._add(operator, given, made, reads, written, operator.flop(args, kwargs, result), causal, timer)
+            if at is not None and (args[at] if at < len(args) else kwargs.get("is_causal", False)):
+                event["args"]["causal"] = True
+            self._finish(event, backward, timer)
         return result
-
-    def _written(self, func, operator, args, kwargs, outputs):
-        found = []
-        names = operator.written_names(func)
-        for i, name in zip(operator.written, names):
-            value = args[i] if i < len(args) else kwargs.get(name)
-            for tensor in tensors_of(value, []):
-                found.append(self.storages.find(tensor))
-        return found + [e for e in outputs if e not in found]
 
     def _carry(self, reads, written):
         if self.in_optimizer:
             return
-        received = any(e.received for e in reads)
-        parameters = bool(reads) and all(e.of_parameters or e.kind == PARAMETERS for e in reads)
+        received, parameters = False, bool(reads)
+        for entry in reads:
+            if entry.received:
+                received = True
+            if parameters and not entry.of_parameters and entry.kind != PARAMETERS:
+                parameters = False
         for entry in written:
-            entry.received = entry.received or received if entry in reads else received
+            entry.received = received or entry.received and entry in reads
             entry.of_parameters = parameters
 
-    def _add(self, operator, given, made, reads, written, flop, causal, timer):
+    def _computed(self, name, given, made, reads, written, size, flop):
         first = made[0] if made else given[0] if given else None
-        event = {"cat": "compute", "name": operator.name, "args": {
-            "shapes": [list(t.shape) for t in given], "out": [list(t.shape) for t in made],
-            "dtype": dtype_name(first.dtype) if first is not None else "byte", "flop": flop,
-            "bytes": sum(map(bytes_of, given)) + sum(map(bytes_of, made)), "reads": _numbers(reads), "writes": _numbers(written)}}
-        if causal:
-            event["args"]["causal"] = True
-        self._finish(event, timer)
+        return {"cat": "compute", "name": name, "args": {
+            "shapes": [t.shape for t in given], "out": [t.shape for t in made],
+            "dtype": dtype_name(first.dtype) if first is not None else "byte", "flop": flop, "bytes": size,
+            "reads": _numbers(reads), "writes": _numbers(written)}}
 
-    def _finish(self, event, timer=None):
+    def _finish(self, event, backward, timer=None):
         args = event["args"]
-        backward = torch._C._current_graph_task_id() != -1
         args["pass"] = "optimizer" if self.in_optimizer else "backward" if backward else "forward"
         path = "" if self.in_optimizer else self.modules.path(backward)
         if path:
@@ -130,6 +137,21 @@ class Recorder(TorchDispatchMode):
         if timer is not None:
             self._timers.append((args, timer))
         self.events.append(event)
+
+    def kernel(self, name, given, compute, shapes=None):
+        """What `compute` makes from the tensors `given`, as one operator of a GPU: what it takes is not looked at."""
+        self.inside_kernel = True
+        try:
+            made = compute()
+        finally:
+            self.inside_kernel = False
+        backward = _graph_task() != -1
+        self.storages.kind = TEMPORARIES if backward else ACTIVATIONS
+        reads, written = ([self.storages.find(t) for t in part] for part in (given, made))
+        self._carry(reads, written)
+        if self.recording:
+            self._finish(self._computed(name, given, made, reads, written, sum(map(bytes_of, [*given, *made])), 0), backward)
+        return made
 
     def _timed(self, func, args, kwargs):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -148,10 +170,10 @@ class Recorder(TorchDispatchMode):
     # ---- reads on the host ----
 
     def _host_read(self, tensors, how):
-        if not any(self.storages.find(t).received for t in tensors):
+        if not any(self.storages.find(t).received for t in tensors) or of_engine():
             return
         self.received_read = True
-        self.warn(f"{_received.place()}: {how} reads a value that came from another rank; the record is that of this value")
+        self.warn(f"{place()}: {how} reads a value that came from another rank; the record is that of this value")
 
     def noted(self, tensor, how):
         """tolist and numpy; of wrappers what they hold."""
@@ -167,7 +189,7 @@ class Recorder(TorchDispatchMode):
     def _scalar(self, tensor):
         """A fake tensor has no value: 1, as the step counter of an optimiser may have."""
         if self.recording and not self.in_optimizer:
-            self.warn(f"{_received.place()}: item reads a tensor without a value, 1 is taken")
+            self.warn(f"{place()}: item reads a tensor without a value, 1 is taken")
         return True if tensor.dtype == torch.bool else 1.0 if tensor.dtype.is_floating_point else 1
 
     # ---- collectives ----
@@ -184,7 +206,7 @@ class Recorder(TorchDispatchMode):
         if space == "c10d":
             call = _collectives.call_of(space, short, args, kwargs)
             if call is None:
-                raise TraceError(f"{_received.place()}: torch.distributed's {short} cannot be played by one rank")
+                raise TraceError(f"{place()}: torch.distributed's {short} cannot be played by one rank")
             if self.fake is None:
                 _collectives.answer(call, self.rank)
             request = self._note(call)
@@ -198,10 +220,7 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _work(self, tensors, request):
-        def waited(work):
-            self._open.pop(id(work), None)
-            self._waited(request)
-        work = _collectives.Work(list(tensors), waited)
+        work = _collectives.Work(list(tensors), lambda: self._waited(request), lambda done: self._open.pop(id(done), None))
         self._open[id(work)] = work
         return work
 
@@ -212,7 +231,8 @@ class Recorder(TorchDispatchMode):
     def _note(self, call):
         """Keeps a call; the number of its request, None where nothing is recorded."""
         storages = self.storages
-        storages.kind = TEMPORARIES if torch._C._current_graph_task_id() != -1 else ACTIVATIONS
+        backward = _graph_task() != -1
+        storages.kind = TEMPORARIES if backward else ACTIVATIONS
         reads = [storages.find(t) for t in call.inputs]
         written = [storages.find(t) for t in call.outputs]
         parameters = bool(reads) and all(e.of_parameters or e.kind == PARAMETERS for e in reads)
@@ -224,7 +244,7 @@ class Recorder(TorchDispatchMode):
         event = {"cat": "communication", "name": call.name, "args": _collectives.arguments(call)}
         args = event["args"]
         if call.op == "all_to_all" and self.received_read and args["in_bytes"] != args["out_bytes"]:
-            self.warn(f"{_received.place()}: sizes of an all-to-all follow from a value that came from another rank; even ones are taken")
+            self.warn(f"{place()}: sizes of an all-to-all follow from a value that came from another rank; even ones are taken")
             args["out_bytes"] = args["in_bytes"]
         self._requests += 1
         args["request"] = self._requests
@@ -232,7 +252,7 @@ class Recorder(TorchDispatchMode):
             for entry in written:
                 self._requested[entry.number] = self._requests
         args["reads"], args["writes"] = _numbers(reads), _numbers(written)
-        self._finish(event)
+        self._finish(event, backward)
         return args.get("request")
 
     # ---- labels ----
@@ -286,4 +306,4 @@ def _in_mesh():
 
 
 def _numbers(entries):
-    return sorted({e.number for e in entries})
+    return [e.number for e in entries] if len(entries) < 2 else sorted({e.number for e in entries})

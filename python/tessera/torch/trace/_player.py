@@ -9,27 +9,27 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _received
+from . import _compiled, _cuda, _ddp, _kernels, _received, _versions
 from ._error import TraceError
 from ._mode import Recorder
 from ._modules import Modules
 
-OLDEST, NEWEST = (2, 6), (2, 15)
 DEVICES = ("cpu", "meta", "cuda")
 _active = None
 
 
-def check(rank, world_size, device):
+def check(rank, world_size, device, kernels):
     """Whether this torch, this process and these numbers can be played."""
-    version = tuple(int(x) for x in torch.__version__.split("+")[0].split(".")[:2])
-    if not OLDEST <= version <= NEWEST:
-        raise TraceError(f"tessera.torch.trace: torch is {torch.__version__}, must be 2.6 to 2.15: the hooks of others are not known")
+    if _versions.sentence() is not None:
+        raise TraceError(_versions.sentence())
     if not isinstance(world_size, int) or isinstance(world_size, bool) or not 1 <= world_size <= 1 << 20:
         raise TraceError(f"tessera.torch.trace: world_size is {world_size!r}, must be 1..1048576")
     if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < world_size:
         raise TraceError(f"tessera.torch.trace: rank is {rank!r}, must be 0..{world_size - 1}")
     if device not in DEVICES:
         raise TraceError(f"tessera.torch.trace: device is {device!r}, must be one of {', '.join(DEVICES)}")
+    if kernels not in (None, *_kernels.CHOICES):
+        raise TraceError(f"tessera.torch.trace: kernels is {kernels!r}, must be one of {', '.join(_kernels.CHOICES)}")
     if device == "cuda" and not torch.cuda.is_available():
         raise TraceError("tessera.torch.trace: device is 'cuda', and this machine has no GPU that torch can use")
     if not dist.is_available():
@@ -43,9 +43,10 @@ def check(rank, world_size, device):
 class Player:
     """with Player(...) as player: the program runs; player.recorder has the record."""
 
-    def __init__(self, rank, world_size, device="cpu", strict=False):
-        check(rank, world_size, device)
+    def __init__(self, rank, world_size, device="cpu", strict=False, kernels=None):
+        check(rank, world_size, device, kernels)
         self.rank, self.world_size, self.device, self.strict = rank, world_size, device, strict
+        self.kernels = kernels or ("cuda" if device == "meta" else "cpu")
         self.stack = None
         self.recording = None            # what is undone when the recorded step ends
         self.on_step = None              # called with an optimiser after each of its steps
@@ -57,17 +58,26 @@ class Player:
             stack.callback(_forget)
             _clear_caches()
             stack.callback(_clear_caches)
+            _versions.fill_in(stack)
             self._start_group(stack)
             fake = None
             if self.device == "meta":
                 from torch._subclasses.fake_tensor import FakeTensorMode
                 fake = FakeTensorMode(allow_non_fake_inputs=True)
                 self._patch_meshes(stack)
+                _ddp.on_fakes(stack)
+                _cuda.convert_parameters(stack)
+                if not torch.cuda.is_available():
+                    _cuda.without_gpu(stack)
                 stack.enter_context(fake)
             self.recorder = Recorder(self.rank, self.world_size, fake, self.device == "cuda", self.strict)
             self.recorder.storages.watch()
             stack.callback(self.recorder.storages.unwatch)
             self._watch_labels(stack)
+            _compiled.run_eagerly(self.recorder, stack)
+            if self.kernels == "cuda" and self.device != "cuda":
+                _kernels.of_cuda(self.recorder, stack)
+            self._watch_groups(stack)
             stack.enter_context(self.recorder)
             self.stack = stack.pop_all()
         return self
@@ -99,6 +109,18 @@ class Player:
                     return _original(*args, **kwargs)
             setattr(DeviceMesh, name, functools.wraps(original)(real))
             stack.callback(setattr, DeviceMesh, name, original)
+
+    def _watch_groups(self, stack):
+        """A call in a process group without this rank, which PyTorch passes over."""
+        place, original = dist.distributed_c10d, dist.distributed_c10d._warn_not_in_group
+
+        def not_in_group(operation):
+            if self.recorder.recording:
+                self.recorder.warn(f"{_received.place()}: {operation} in a process group that rank {self.rank} is not in: nothing is "
+                                   "recorded")
+            original(operation)
+        stack.callback(setattr, place, "_warn_not_in_group", original)
+        place._warn_not_in_group = not_in_group
 
     # ---- what tensors are for ----
 

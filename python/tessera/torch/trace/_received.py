@@ -6,11 +6,11 @@ because a rank's own part stands for the others' as well as any weights do, nor 
 a received value (item, bool, nonzero, masks, repeat_interleave, tolist, numpy) the rest of the record is that of one of many
 possible runs: a warning with file and line.
 """
+import functools
 import os
 import sys
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -32,31 +32,59 @@ def place():
     return "an unknown place"
 
 
-def read_of(operator, tensors):
-    """How an operator reads values on the host, or None; tensors: its arguments."""
+def of_engine():
+    """Whether PyTorch's own code reads, called by the backward pass and not by a program: DDP, for parameters that no rank used."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "_engine_run_backward"
+
+
+def _mask(tensors):
+    return "a mask" if any(t.dtype in (torch.bool, torch.uint8) for t in tensors[1:]) else None
+
+
+def _repeat(tensors):
+    return "repeat_interleave" if tensors and not tensors[-1].is_floating_point() else None
+
+
+def host_read(operator):
+    """None for an operator that reads no values on the host; else a function of its tensors that says how, or None."""
     if operator.space != "aten":
         return None
     if operator.short in _READS:
-        return _READS[operator.short]
-    if operator.short == "repeat_interleave" and len(tensors) > 0 and not tensors[-1].is_floating_point():
-        return "repeat_interleave"
+        return lambda tensors, how=_READS[operator.short]: how
+    if operator.short == "repeat_interleave":
+        return _repeat
     if operator.short in ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"):
-        if any(t.dtype in (torch.bool, torch.uint8) for t in tensors[1:]):
-            return "a mask"
+        return _mask
     return None
 
 
-class HostReads(TorchFunctionMode):
-    """tolist and numpy on CPU tensors, which no dispatch mode sees."""
+class HostReads:
+    """tolist and numpy on CPU tensors, which no dispatch mode sees: as long as it is entered they are told first."""
 
     def __init__(self, noted):
-        super().__init__()
         self.noted = noted               # noted(tensor, how)
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in _FUNCTIONS and args and isinstance(args[0], torch.Tensor):
-            self.noted(args[0], _FUNCTIONS[func])
-        return func(*args, **(kwargs or {}))
+    def __enter__(self):
+        for name, how in _METHODS.items():
+            setattr(torch.Tensor, name, self._told(getattr(torch.Tensor, name), how))
+
+    def __exit__(self, *error):
+        for name in _METHODS:
+            if name in _OWN:
+                setattr(torch.Tensor, name, _OWN[name])
+            else:
+                delattr(torch.Tensor, name)
+
+    def _told(self, original, how):
+        @functools.wraps(original)
+        def method(tensor, *args, **kwargs):
+            self.noted(tensor, how)
+            return original(tensor, *args, **kwargs)
+        return method
 
 
-_FUNCTIONS = {torch.Tensor.tolist: "tolist", torch.Tensor.numpy: "numpy", torch.Tensor.__array__: "numpy"}
+_METHODS = {"tolist": "tolist", "numpy": "numpy", "__array__": "numpy"}
+_OWN = {name: torch.Tensor.__dict__[name] for name in _METHODS if name in torch.Tensor.__dict__}

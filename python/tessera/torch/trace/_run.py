@@ -19,7 +19,7 @@ def set_aside(player, path):
     return f"; the {len(player.recorder.events)} events recorded until then are in {aside}"
 
 
-def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False):
+def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, kernels=None):
     """Plays rank `rank` of `world_size` and writes what one step does to the trace file `out`.
 
     build() runs inside the fake process group and returns the step, a function without arguments: `warmup` calls, then the
@@ -30,7 +30,7 @@ def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False):
         raise TraceError(f"tessera.torch.trace: build is {build!r}, must be a function that returns the step")
     if not isinstance(warmup, int) or warmup < 0:
         raise TraceError(f"tessera.torch.trace: warmup is {warmup!r}, must be a number of steps, 0 or more")
-    with Player(rank, world_size, device, strict) as player:
+    with Player(rank, world_size, device, strict, kernels) as player:
         step = build()
         if not callable(step):
             raise TraceError(f"tessera.torch.trace: build() returned {step!r}, must be the step, a function")

@@ -49,12 +49,30 @@ def _refuse_processes():
     import torch.multiprocessing as processes
 
     def refuse(*args, **kwargs):
-        raise TraceError("tessera.torch.trace: the script starts processes of its own (torch.multiprocessing.spawn); give one that "
+        raise TraceError("tessera.torch.trace: the script starts processes of its own (torch.multiprocessing); give one that "
                          "torchrun could start")
-    original = {name: getattr(processes, name) for name in ("spawn", "start_processes") if hasattr(processes, name)}
+    original = {name: getattr(processes, name) for name in ("spawn", "start_processes", "Process")}
     for name in original:
         setattr(processes, name, refuse)
     return lambda: [setattr(processes, name, value) for name, value in original.items()]
+
+
+def _load_here():
+    """Workers of a DataLoader would load in processes of their own: it loads here instead."""
+    from torch.utils.data import DataLoader
+    original = DataLoader.__init__
+
+    def made(self, *args, **kwargs):
+        if kwargs.get("num_workers"):
+            for name in ("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"):
+                kwargs.pop(name, None)
+        kwargs.pop("pin_memory", None)
+        original(self, *args, **kwargs)
+    DataLoader.__init__ = made
+
+    def restore():
+        DataLoader.__init__ = original
+    return restore
 
 
 def _lead_init():
@@ -74,18 +92,18 @@ def _lead_init():
     return restore
 
 
-def trace_script(path, arguments, rank, world_size, out, after=2, device="cpu", strict=False):
+def trace_script(path, arguments, rank, world_size, out, after=2, device="cpu", strict=False, kernels=None):
     """Runs a script as one rank and writes its step; returns a Summary."""
     if not os.path.isfile(path):
         raise TraceError(f"{path}: no such script")
     saved = dict(os.environ), list(sys.argv), list(sys.path)
     os.environ.update(_environment(rank, world_size))
-    player = Player(rank, world_size, device, strict)
+    player = Player(rank, world_size, device, strict, kernels)
     player.on_step = steps = _Steps(player, after)
     undo = []
     try:
         with player:
-            undo = [_refuse_processes(), _lead_init()]
+            undo = [_refuse_processes(), _load_here(), _lead_init()]
             sys.argv, sys.path[0] = [path, *arguments], os.path.dirname(os.path.abspath(path))
             try:
                 runpy.run_path(path, run_name="__main__")

@@ -35,11 +35,16 @@ class Storages:
 
     def find(self, tensor):
         storage = tensor.untyped_storage()
-        key = id(storage)
-        entry = self.entries.get(key)
+        entry = self.entries.get(id(storage))
+        return entry if entry is not None else self._add(storage, id(storage))
+
+    def look(self, tensor):
+        """find(), of what an operator wrote and may have resized."""
+        storage = tensor.untyped_storage()
+        entry = self.entries.get(id(storage))
         if entry is None:
-            entry = self._add(storage, key)
-        elif entry.size != storage.nbytes():
+            return self._add(storage, id(storage))
+        if entry.size != storage.nbytes():
             self._change(entry, storage.nbytes())
         return entry
 

@@ -153,7 +153,7 @@ class Reducer:
             return
         first = self.static and self.left is None
         if self._searches() or first:
-            self.used[i] = 1
+            self.used.select(0, i).fill_(1)
         if first:                        # counted, and reduced at the end: _delay_all_reduce
             self.counts[i] += 1
             return

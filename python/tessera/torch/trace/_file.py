@@ -21,7 +21,7 @@ def document(recorder, stands_for, device):
             event["args"][key] = [numbers.setdefault(n, len(numbers)) for n in event["args"][key]]
     where = recorder.events[min(at, len(recorder.events) - 1)]["args"].get("module", "") if recorder.events else ""
     head = {"tessera_trace": 2, "rank": recorder.rank, "ranks": recorder.world_size, "stands_for": list(stands_for),
-            "torch": torch.__version__.split("+")[0], "device": device, "peak_bytes": peak, "peak_event": at, "peak_module": where,
+            "torch": torch.__version__.split("+")[0], "device": device, "kernels": recorder.kernels, "peak_bytes": peak, "peak_event": at, "peak_module": where,
             "memory": parts, "warnings": list(recorder.warnings)}
     yield '{"otherData": ' + json.dumps(head) + ',\n"traceEvents": [\n'
     time, last = 0.0, len(recorder.events) - 1

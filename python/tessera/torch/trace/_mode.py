@@ -21,9 +21,10 @@ _graph_task = torch._C._current_graph_task_id
 
 
 class Recorder(TorchDispatchMode):
-    def __init__(self, rank, world_size, fake=None, timed=False, strict=False):
+    def __init__(self, rank, world_size, fake=None, timed=False, strict=False, kernels="cpu"):
         super().__init__()
         self.rank, self.world_size, self.fake, self.timed, self.strict = rank, world_size, fake, timed, strict
+        self.kernels = kernels           # whose operators are recorded: of a CPU or of CUDA
         self.storages = Storages()
         self.events = []
         self.warnings = []

@@ -46,7 +46,7 @@ class Player:
     def __init__(self, rank, world_size, device="cpu", strict=False, kernels=None):
         check(rank, world_size, device, kernels)
         self.rank, self.world_size, self.device, self.strict = rank, world_size, device, strict
-        self.kernels = kernels or ("cuda" if device == "meta" else "cpu")
+        self.kernels = kernels or ("cpu" if device == "cpu" else "cuda")
         self.stack = None
         self.recording = None            # what is undone when the recorded step ends
         self.on_step = None              # called with an optimiser after each of its steps
@@ -70,7 +70,7 @@ class Player:
                 if not torch.cuda.is_available():
                     _cuda.without_gpu(stack)
                 stack.enter_context(fake)
-            self.recorder = Recorder(self.rank, self.world_size, fake, self.device == "cuda", self.strict)
+            self.recorder = Recorder(self.rank, self.world_size, fake, self.device == "cuda", self.strict, self.kernels)
             self.recorder.storages.watch()
             stack.callback(self.recorder.storages.unwatch)
             self._watch_labels(stack)

@@ -24,7 +24,8 @@ def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, ke
 
     build() runs inside the fake process group and returns the step, a function without arguments: `warmup` calls, then the
     recorded one. device: "cpu" (real tensors), "meta" (fake tensors: no memory, models of any size) or "cuda" (operators are
-    timed). strict: what would be a warning is an error. Returns a Summary. The process is left as it was.
+    timed). kernels: "cpu" or "cuda", whose operators are recorded where a CPU composes what CUDA has as one; "cuda" is the default
+    but for device "cpu". strict: what would be a warning is an error. Returns a Summary. The process is left as it was.
     """
     if not callable(build):
         raise TraceError(f"tessera.torch.trace: build is {build!r}, must be a function that returns the step")

@@ -5,6 +5,8 @@ Bytes are those of the memory that a kernel reads and writes once: of every tens
 and of what it changes in place both. Elements of an expanded tensor are one; what is only overwritten is not read; a look-up
 reads as much as it gives.
 """
+from typing import Dict
+
 import torch
 from torch.utils.flop_counter import flop_registry
 
@@ -133,7 +135,7 @@ class Operator:
         return found
 
 
-_known = {}
+_known: Dict[int, "Operator"] = {}
 
 
 def operator_of(func):

@@ -289,9 +289,10 @@ tess_cuda_result cuEventDestroy_v2(void *event)
 tess_cuda_result cuPointerGetAttribute(void *value, int attribute, tess_cuda_memory pointer)
 {
     const piece *const p = find_piece(pointer);
-    if (!p || attribute != TESS_CUDA_POINTER_DEVICE)
+    const int device = p ? p->device : 0;
+    if ((!p && !fake_driver.unified) || attribute != TESS_CUDA_POINTER_DEVICE)
         return INVALID;
-    memcpy(value, &p->device, sizeof(int));
+    memcpy(value, &device, sizeof(int));
     return 0;
 }
 

@@ -7,6 +7,7 @@
 
 typedef struct {
     int version, devices, major, minor, shared_bytes;
+    int unified;       /* 1: memory of the process counts as that of device 0 */
     int load_result;   /* of cuModuleLoadData; 0: success */
     int launch_result; /* of cuLaunchKernel, after the kernel has run; 0: success */
     unsigned seed;     /* of the emulation's order */

@@ -34,18 +34,21 @@ foreach(name ${python_files})
 endforeach()
 
 # What the package declares; the headers that these include come with them.
-set(TESS_PYTHON_HEADERS select.h strategy.h report.h advanced/exchange.h advanced/explain.h advanced/machine.h
+set(TESS_PYTHON_HEADERS select.h strategy.h report.h advanced/exchange.h advanced/explain.h advanced/gpu.h advanced/machine.h
     advanced/options.h advanced/predict.h advanced/selection.h)
 file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/tessera/*.h)
 add_custom_command(OUTPUT ${python_build}/_decl.py
                    COMMAND ${TESS_PYTHON_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/tools/python_decl.py
                            --out ${python_build}/_decl.py ${TESS_PYTHON_HEADERS}
                    DEPENDS ${PROJECT_SOURCE_DIR}/tools/python_decl.py ${public_headers} VERBATIM)
-add_custom_command(OUTPUT ${python_build}/libtessera.so
-                   COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:tessera> ${python_build}/libtessera.so
-                   DEPENDS tessera VERBATIM)
-add_custom_target(tessera_python ALL DEPENDS ${python_build}/_decl.py ${python_build}/libtessera.so)
+foreach(name tessera tessera_gpu)
+  add_custom_command(OUTPUT ${python_build}/lib${name}.so
+                     COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:${name}> ${python_build}/lib${name}.so
+                     DEPENDS ${name} VERBATIM)
+endforeach()
+add_custom_target(tessera_python ALL DEPENDS ${python_build}/_decl.py ${python_build}/libtessera.so ${python_build}/libtessera_gpu.so)
 
-# A wheel holds one copy of the library and no links; `cmake --install` installs none of this.
+# A wheel holds one copy of each library and no links; `cmake --install` installs none of this.
 install(FILES $<TARGET_FILE:tessera> DESTINATION tessera RENAME libtessera.so COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES $<TARGET_FILE:tessera_gpu> DESTINATION tessera RENAME libtessera_gpu.so COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES ${python_build}/_decl.py DESTINATION tessera COMPONENT python EXCLUDE_FROM_ALL)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""wheel.py - what a wheel holds: one copy of the library, no symbolic links, no OpenMP runtime, for every Python 3.
+"""wheel.py - what a wheel holds: one copy of each library, no symbolic links, no OpenMP runtime, for every Python 3.
 
     wheel.py PLAIN.whl REPAIRED.whl
 
@@ -28,10 +28,11 @@ def check_wheel(path, platform):
         links = [i.filename for i in wheel.infolist() if stat.S_ISLNK(i.external_attr >> 16)]
     check(not links, f"{name} has symbolic links: {links}")
     libraries = [n for n in names if ".so" in os.path.basename(n)]
-    ours = [n for n in libraries if "libtessera" in n]
-    check(ours == ["tessera/libtessera.so"], f"{name} has {ours}, must have tessera/libtessera.so alone")
+    ours = sorted(n for n in libraries if "libtessera" in n)
+    check(ours == ["tessera/libtessera.so", "tessera/libtessera_gpu.so"], f"{name} has {ours}, must have libtessera.so and libtessera_gpu.so")
     check(not any("gomp" in n or "hwloc" in n or "isal" in n for n in libraries), f"{name} has {libraries}")
-    missing = {f"tessera/{n}" for n in ("__init__.py", "_decl.py", "py.typed", "torch/__init__.py", "integrations/diffusers.py")} - set(names)
+    missing = {f"tessera/{n}" for n in ("__init__.py", "_decl.py", "py.typed", "torch/__init__.py", "torch/_triton_kernels.py",
+                                          "integrations/diffusers.py")} - set(names)
     check(not missing, f"{name} lacks {sorted(missing)}")
     others = [n for n in names if not n.startswith(("tessera/", "tessera_dit")) or "__pycache__" in n]
     check(not others, f"{name} has {others}")
@@ -39,13 +40,18 @@ def check_wheel(path, platform):
 
 
 def check_needed(path):
-    """The library of the repaired wheel asks for libgomp under the name that PyTorch's wheel has too."""
+    """The library of the repaired wheel asks for libgomp under the name that PyTorch's wheel has too; that of GPUs asks for this
+    library by its soname, and for nothing of CUDA."""
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(path) as wheel:
-        library = wheel.extract("tessera/libtessera.so", folder)
-        said = subprocess.run(["readelf", "-d", library], check=True, text=True, stdout=subprocess.PIPE).stdout
-    needed = re.findall(r"NEEDED.*\[(.*)\]", said)
+        said = {}
+        for name in ("libtessera.so", "libtessera_gpu.so"):
+            library = wheel.extract("tessera/" + name, folder)
+            said[name] = subprocess.run(["readelf", "-d", library], check=True, text=True, stdout=subprocess.PIPE).stdout
+    needed, gpu = (re.findall(r"NEEDED.*\[(.*)\]", text) for text in said.values())
     check("libgomp.so.1" in needed, f"the library needs {needed}, must need libgomp.so.1")
     check(not any("hwloc" in n or "isal" in n for n in needed), f"the library needs {needed}")
+    soname = re.findall(r"SONAME.*\[(.*)\]", said["libtessera.so"])
+    check(soname[0] in gpu and not any("cuda" in n for n in gpu), f"libtessera_gpu.so needs {gpu}, must need {soname[0]} and nothing of CUDA")
 
 
 def main():

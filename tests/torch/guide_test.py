@@ -45,7 +45,7 @@ def main():
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(example, "python.md", "exec"), {})
             print(f"an example of python.md: {out.getvalue().strip()}")
-    for name in ("_balance", "_density", "_flex", "_operator"):
+    for name in ("_balance", "_density", "_flex", "_handle", "_operator"):
         result = doctest.testmod(sys.modules[f"tessera.torch.{name}"])
         assert result.attempted > 0 and result.failed == 0, f"tessera.torch.{name}: {result}"
     print("all passed")

@@ -33,7 +33,8 @@ from .._selection import Selection
 from ..torch._executor import PlanExecutor
 from ..torch._flex import flex_kernel
 from ..torch._library import define
-from ..torch._operator import attend as attend_operator, handle as handle_of, selection_of
+from ..torch._handle import handle as handle_of, selection_of
+from ..torch._operator import attend as attend_operator
 from . import _sharding
 
 Selector = Callable[[Tensor, Tensor, int, int], Optional[Selection]]

@@ -25,7 +25,8 @@ from .._plan import Plan
 from .._selection import Selection
 from ._flex import flex_kernel
 from ._library import untraced
-from ._operator import attend as attend_operator, handle
+from ._handle import handle
+from ._operator import attend as attend_operator
 
 Attend = Callable[[int, np.ndarray, np.ndarray, Tensor, Tensor, Tensor], Union[Tensor, "tuple[Tensor, Tensor]"]]
 

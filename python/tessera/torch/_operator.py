@@ -3,86 +3,34 @@
 
     torch.ops.tessera.attend(q, k, v, handle, scale, compensate) -> (o, lse)
 
-A selection goes in as a tensor of one number, handle(selection), whose storage owns the selection: it lives as long as
-any tensor over that storage does, so until backward, and a compiled graph takes another selection without compiling
-again. Inside, the number is looked up among the selections that live.
+A selection goes in as a tensor of one number, its handle (_handle.py). Tensors of a GPU, and those of a named backend, go to
+the operator of _gpu_operator.py.
 
 The kernels compute in fp32 on CPUs. Tensors of bf16 and fp16 are widened on the way in and rounded on the way out;
 head_dim is padded with zeros to a multiple of 8, which changes neither scores nor outputs.
 """
 from __future__ import annotations
 
-import itertools
 import math
 import struct
 import threading
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from .._attention import COMPENSATE_MAX, attention_object
-from .._lib import NULL, ArgumentError, ArgumentTypeError, UnsupportedError, check, ffi, integer, lib, number
+from .._lib import NULL, ArgumentError, ArgumentTypeError, check, ffi, integer, lib, number
 from .._selection import Selection
-from ._library import LIBRARY, define, untraced
+from ._gpu_operator import WORKSPACE, attend_gpu, check_backend
+from ._gradients import add_gradients
+from ._handle import handle, selection_of
+from ._library import define
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _HEAD_DIM_MAX = 256
-
-# ---- handles ---------------------------------------------------------------------------------------------------------
-
-_numbers: weakref.WeakKeyDictionary[Selection, int] = weakref.WeakKeyDictionary()
-_selections: weakref.WeakValueDictionary[int, Selection] = weakref.WeakValueDictionary()
-_next_number = itertools.count(1)
-
-
-class _Owner(np.ndarray):
-    """The array of a handle; its attribute keeps the selection, and the tensor's storage keeps the array."""
-    selection: Selection
-
-
-@untraced
-def handle(selection: Optional[Selection]) -> Optional[Tensor]:
-    """The selection as the operator takes it: an int64 tensor of one element that owns it. None gives None: dense.
-
-    A copy of the tensor (clone, to) has the number but does not own the selection.
-
-    >>> import numpy as np, torch, tessera, tessera.torch
-    >>> s = tessera.Selection.from_mask(np.eye(2, dtype=bool)[None], 16, 16, 32)
-    >>> q = torch.ones(1, 1, 32, 8)
-    >>> o, lse = torch.ops.tessera.attend(q, q, q, tessera.torch.handle(s), 8 ** -0.5, 0)
-    >>> o.shape, lse.shape
-    (torch.Size([1, 1, 32, 8]), torch.Size([1, 1, 32]))
-    """
-    if selection is None:
-        return None
-    if not isinstance(selection, Selection):
-        raise ArgumentTypeError(f"selection is a {type(selection).__name__}, must be a tessera.Selection or None")
-    number = _numbers.get(selection)
-    if number is None:
-        number = _numbers.setdefault(selection, next(_next_number))
-        _selections[number] = selection
-    array = np.array([number], np.int64).view(_Owner)
-    array.selection = selection
-    return torch.from_numpy(array)
-
-
-def selection_of(handle: Optional[Tensor]) -> Optional[Selection]:
-    """The selection of a handle; None for None and for the number 0, which both mean dense attention."""
-    number = 0 if handle is None else int(handle.item())
-    if number == 0:
-        return None
-    selection = _selections.get(number)
-    if selection is None:
-        raise ArgumentError("handle is of a selection that no longer exists: keep the tensor that tessera.torch.handle "
-                            "returned, for a copy of it does not own the selection")
-    return selection
-
 
 # ---- the operator ----------------------------------------------------------------------------------------------------
 
@@ -202,58 +150,13 @@ attend_backward = define("attend_backward(Tensor do, Tensor? dlse, Tensor q, Ten
                          lambda do, dlse, q, k, v, *rest: (torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)), "CPU")
 
 
-class _Once(torch.autograd.Function):
-    """The backward pass where its own gradients are recorded (create_graph): it has none."""
-
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
-        with torch._C._AutoDispatchBelowAutograd():
-            return attend_backward(*given)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Optional[Tensor]) -> Any:
-        raise UnsupportedError("create_graph: the gradients of tessera's attention cannot be differentiated again")
-
-
-class _Attend(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, handle: Optional[Tensor], scale: float,
-                compensate: int) -> tuple[Tensor, Tensor]:
-        with torch._C._AutoDispatchBelowAutograd():
-            o, lse = attend(q, k, v, handle, scale, compensate)
-        ctx.scale, ctx.compensate = scale, compensate
-        ctx.set_materialize_grads(False)  # else lse always has a gradient
-        ctx.save_for_backward(q, k, v, o, lse, handle)
-        return o, lse
-
-    @staticmethod
-    def backward(ctx: Any, do: Optional[Tensor], dlse: Optional[Tensor]) -> tuple[Optional[Tensor], ...]:
-        if do is None and dlse is None:
-            return None, None, None, None, None, None
-        q, k, v, o, lse, handle = ctx.saved_tensors
-        do = torch.zeros_like(o) if do is None else do
-        given = do, dlse, q, k, v, o, lse, handle, ctx.scale, ctx.compensate
-        dq, dk, dv = _Once.apply(*given) if torch.is_grad_enabled() else attend_backward(*given)
-        return dq, dk, dv, None, None, None
-
-
-def _autograd(q: Tensor, k: Tensor, v: Tensor, handle: Optional[Tensor], scale: float, compensate: int) -> Any:
-    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(x).tangent is not None for x in (q, k, v)):
-        raise UnsupportedError("q, k or v has a tangent, but this operator has no forward-mode derivative: use backward()")
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        if torch._C._are_functorch_transforms_active():
-            raise UnsupportedError("q, k or v is inside a transform of torch.func, which this operator has no rule for: use torch.autograd")
-        return _Attend.apply(q, k, v, handle, scale, compensate)
-    with torch._C._AutoDispatchBelowAutograd():
-        return attend(q, k, v, handle, scale, compensate)
-
-
-LIBRARY.impl("attend", _autograd, "Autograd")
+add_gradients("attend", attend, attend_backward)
 
 
 def sparse_attention(q: Tensor, k: Tensor, v: Tensor, selection: Union[Selection, Tensor, None] = None,
                      scale: Optional[float] = None, return_lse: bool = False,
-                     compensate: int = 0) -> Union[Tensor, tuple[Tensor, Tensor]]:
+                     compensate: int = 0, *, deterministic: bool = True, backend: Optional[str] = None,
+                     workspace: int = WORKSPACE) -> Union[Tensor, tuple[Tensor, Tensor]]:
     """softmax(scale q k^T, restricted to the selection) v, exactly, with gradients; without a selection dense attention.
 
     q: (batch, heads, queries, head_dim), k, v: (batch, heads, keys, head_dim), all float32, bfloat16 or float16 on the
@@ -263,7 +166,12 @@ def sparse_attention(q: Tensor, k: Tensor, v: Tensor, selection: Union[Selection
 
     Returns o of the shape and dtype of q; with return_lse (o, lse), lse float32 (batch, heads, queries), natural log; a
     query without keys has o = 0 and lse = -inf. Both have gradients. Computed in fp32; the backward pass of bf16 and fp16
-    takes o before it was rounded. On GPUs use to_flex.
+    takes o before it was rounded.
+
+    On GPUs: bfloat16 or float16, head_dim 64 or 128, a selection (or the handle that select returned), no compensate; gradients
+    are rounded once. backend: "c", the kernels of libtessera_gpu, "triton", or None for the first that serves the device; the log
+    says which and why. deterministic: the same bits on every run, with a workspace of at most so many bytes (0: of any size) for
+    backward; without it, dk and dv are added by atomics. docs/gpu.md: not run on a GPU by us.
 
     >>> import torch, tessera.torch
     >>> q = torch.randn(1, 2, 100, 12, requires_grad=True)
@@ -279,8 +187,14 @@ def sparse_attention(q: Tensor, k: Tensor, v: Tensor, selection: Union[Selection
         raise ArgumentError(f"scale is {scale}, must be positive and finite, or None for 1 / sqrt(head_dim)")
     if compensate.__class__ is not int:
         compensate = integer("compensate", compensate, 0, COMPENSATE_MAX)
+    if backend is not None:
+        check_backend(backend)
+    if q.device.type == "cuda" or backend is not None:
+        o, lse = attend_gpu(q, k, v, selection, 1 / math.sqrt(q.shape[-1]) if scale is None else scale, compensate, deterministic, workspace,
+                            backend)
+        return (o, lse) if return_lse else o
     if q.device.type != "cpu":
-        raise ArgumentError(f"q is on {q.device}, must be on the CPU; tessera.torch.to_flex has a selection for FlexAttention there")
+        raise ArgumentError(f"q is on {q.device}, must be on the CPU or on a GPU; tessera.torch.to_flex has a selection for FlexAttention there")
     dtype = q.dtype
     if dtype in (torch.bfloat16, torch.float16):
         _check_shapes(q, k, v)

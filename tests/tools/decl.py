@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """decl.py - what Python sees of the public headers (tools/python_decl.py) is what C sees.
 
-    decl.py --cc CC --library LIBRARY... [--train LIBRARY]
+    decl.py --cc CC --library LIBRARY --gpu LIBRARY [--train LIBRARY]
 
 Sizes of all public structs and offsets of their members, values of all constants: as a C program prints them that
 includes the headers. Functions: each is found in one of the libraries. tess_abi() is the hash that Python computes. The
@@ -36,7 +36,7 @@ TRAIN = {"media.h", "data.h", "model.h", "train.h", "advanced/clip.h", "advanced
 def public_headers(train):
     names = sorted(os.path.relpath(path, python_decl.INCLUDE)
                    for path in glob.glob(os.path.join(python_decl.INCLUDE, "**", "*.h"), recursive=True))
-    return [name for name in names if name not in ("mpi.h", "advanced/gpu.h") and (train or name not in TRAIN)]
+    return [name for name in names if name != "mpi.h" and (train or name not in TRAIN)]
 
 
 def structs_of(ffi):
@@ -127,6 +127,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cc", required=True)
     parser.add_argument("--library", required=True)
+    parser.add_argument("--gpu", required=True)
     parser.add_argument("--train", default="")
     options = parser.parse_args()
     headers = public_headers(options.train)
@@ -139,7 +140,7 @@ def main():
         if python != said:
             sys.exit(f"Python has {python}, C has {said}")
     check_module(headers, lines)
-    functions = check_functions(ffi, text, [options.library, *([options.train] if options.train else [])])
+    functions = check_functions(ffi, text, [options.library, options.gpu, *([options.train] if options.train else [])])
     if options.train:
         with tempfile.TemporaryDirectory() as folder:
             run_step(options.train, os.path.join(folder, "model"))

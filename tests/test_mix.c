@@ -652,7 +652,114 @@ static void wrong_options_are_named(void **state)
     assert_null(plan);
 }
 
+/* When the slowest rank is done: cut clips first, the widest first; their ranks begin together. */
+static double together_time(const laid *l, const double *speeds)
+{
+    double done[512] = {0.0}, last = 0.0;
+    int used[CLIPS] = {0};
+    for (int width = l->opts->ranks; width >= 1; width--)
+        for (int64_t k = 0; k < l->v.n_parts; k++) {
+            const int64_t clip = l->v.parts[k].clip;
+            int n = 0, first = 0;
+            double begin = 0.0, slowest = 1.0, flop = 0.0;
+            for (int64_t i = 0; i < l->v.n_parts && !used[clip]; i++)
+                if (l->v.parts[i].clip == clip) {
+                    const int p = l->v.parts[i].rank;
+                    first = n++ ? first : p;
+                    begin = fmax(begin, done[p]);
+                    slowest = fmin(slowest, speeds[p]);
+                    flop += part_flop(l, &l->v.parts[i]);
+                }
+            if (n != width)
+                continue;
+            used[clip] = 1;
+            int found = 0;
+            for (int depth = 0; depth < 16 && !found; depth++) {
+                int from, end;
+                tess_mix_range(l->opts->ranks, 1, depth, first, &from, &end);
+                found = from == first && end == first + n;
+            }
+            assert_true(found);
+            for (int p = first; p < first + n; p++)
+                done[p] = begin + flop / n / slowest;
+        }
+    for (int p = 0; p < l->opts->ranks; p++)
+        last = fmax(last, done[p]);
+    return last;
+}
+
+/* The order of clips that are cut over different ranges of one width is the test's own, so that
+ * times are compared where at most one clip is cut. */
+static void ranks_of_a_cut_clip_compute_it_together(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        const int ranks = between(1, 9), n = between(1, 40);
+        int32_t speeds[16];
+        double relative[16];
+        draw_clips(n, 7, 13, 4);
+        for (int p = 0; p < ranks; p++) {
+            speeds[p] = between(0, 2) ? 4 : between(2, 4);
+            relative[p] = speeds[p];
+        }
+        double most = 0.0;
+        for (int p = 0; p < ranks; p++)
+            most = fmax(most, relative[p]);
+        for (int p = 0; p < ranks; p++)
+            relative[p] /= most;
+        tess_mix_opts opts = TESS_MIX_OPTS_INIT;
+        opts.ranks = ranks;
+        opts.width = 512;
+        opts.together = ranks;
+        opts.speeds = speeds;
+        laid l = {.clips = drawn, .n = n, .opts = &opts};
+        tess_mix_plan *plan = plan_of(&l, NULL);
+        check_once(&l);
+        const double time = together_time(&l, relative);
+        assert_true(l.v.step[0].time <= time * (1.0 + 1e-9) || l.v.cut_clips > 1);
+        tess_mix_plan_destroy(plan);
+        opts.together = 0;
+        opts.whole_clips = 1;
+        laid whole = {.clips = drawn, .n = n, .opts = &opts};
+        plan = plan_of(&whole, NULL);
+        assert_true(l.v.step[0].time <= whole.v.step[0].time * (1.0 + 1e-9));
+        tess_mix_plan_destroy(plan);
+    }
+}
+
+/* Clips of 512, 2k and 8k tokens, and KnapFormer's codes: as even as with parts of any length. */
+static void ranges_are_even(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 3; code++)
+        for (int ranks = 2; ranks <= 64; ranks *= 2) {
+            tess_mix *mix = NULL;
+            int64_t n = 0;
+            tess_mix_opts opts = TESS_MIX_OPTS_INIT;
+            opts.ranks = opts.together = ranks;
+            if (code < 2)
+                CHECK_OK(tess_mix_parse(context(), CODES[code], ranks, 1, &mix));
+            const tess_mix_clip *clips = mix ? tess_mix_clips(mix, &n) : drawn;
+            for (int i = 0; code == 2 && i < 12 * ranks && i < CLIPS; i++, n++)
+                drawn[i] = (tess_mix_clip){.tokens = i % 9 == 0   ? 8192
+                                                     : i % 9 <= 3 ? 2048
+                                                                  : 512,
+                                           .density = 0.25,
+                                           .drawn_by = -1};
+            laid l = {.clips = clips, .n = n, .opts = &opts};
+            tess_mix_plan *plan = plan_of(&l, NULL);
+            check_once(&l);
+            print_message("mixture %d, %d ranks: %.4f, %lld of %lld clips cut\n", code, ranks,
+                          l.v.rho_max, (long long)l.v.cut_clips, (long long)n);
+            assert_true(l.v.rho_max <= 1.03);
+            tess_mix_plan_destroy(plan);
+            tess_mix_destroy(mix);
+        }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_of_a_cut_clip_compute_it_together),
+    cmocka_unit_test(ranges_are_even),
     cmocka_unit_test(random_mixtures_compute_everything_once),
     cmocka_unit_test(memory_is_never_exceeded),
     cmocka_unit_test(memory_that_binds_spreads_tokens),

@@ -257,11 +257,17 @@ static void what_is_not_possible_is_refused(void **state)
 {
     (void)state;
     tess_train_opts opts = plain;
-    opts.attention.kind = TESS_ATTENTION_WINDOW;
-    opts.attention.density = 0.5;
-    story sparse = {.opts = &opts, .ranks = 1, .sizes = three_sizes};
-    CHECK_FAILS(run_story(&sparse), TESS_ENOTSUP,
-                "tess_train_create: attention of clips of several sizes must be dense");
+    opts.attention.kind = TESS_ATTENTION_OWN;
+    opts.attention.selector = "a.so:f";
+    story own = {.opts = &opts, .ranks = 1, .sizes = three_sizes};
+    CHECK_FAILS(run_story(&own), TESS_ENOTSUP,
+                "tess_train_create: attention is own, must be of another kind for clips of several "
+                "sizes");
+    opts.attention = (tess_attention_opts){TESS_ATTENTION_OPTS_DEFAULTS, .kind = TESS_ATTENTION_DSV,
+                                           .density = 0.25, .compensate = 4, .cluster_every = 20};
+    story clusters = {.opts = &opts, .ranks = 1, .sizes = three_sizes};
+    CHECK_FAILS(run_story(&clusters), TESS_ENOTSUP,
+                "tess_train_create: cluster_every is 20, must be 0 for clips of several sizes");
     story odd = {.opts = &plain, .ranks = 1, .sizes = "2x16x16,2x16x18"};
     CHECK_FAILS(run_story(&odd), TESS_EINVAL,
                 "tess_model_need: width is 9, must be a multiple of 2, the patch's");

@@ -3,6 +3,7 @@
 #ifndef TESS_TRAIN_RANKS_H
 #define TESS_TRAIN_RANKS_H
 
+#include "train/mixture.h"
 #include "train_data.h"
 
 enum { RANKS_MOST = 8, STEPS_MOST = 64 };
@@ -37,6 +38,7 @@ typedef struct {
     /* Reported by rank 0, by step of the whole run. */
     double loss[STEPS_MOST], val_loss;
     int64_t first, steps, params; /* steps done before, and at the end */
+    int64_t cut;                  /* clips of several sizes that were cut, over all steps */
     /* Reported by each rank. */
     uint64_t weights[RANKS_MOST];
     tess_comm_counts sent[RANKS_MOST]; /* from the making of the train on */
@@ -79,6 +81,7 @@ static inline int on_story_step(void *user, const tess_step *step)
     if (t->rank == 0) {
         s->loss[step->step - 1] = step->loss;
         s->steps = step->step;
+        s->cut += t->r.train->mixture ? t->r.train->mixture->view.cut_clips : 0;
     }
     s->done[t->rank] = step->step;
     s->last_step[t->rank] = *step;

@@ -177,7 +177,9 @@ typedef struct {
      * the same on all of them. Groups of ranks_context ranks share the clips of a micro-batch,
      * which must be a multiple of their number. */
     tess_comm *comm;      /* NULL: this rank is alone. Used until the destroy */
-    int ranks_context;    /* context-parallel ranks, which share the tokens of each clip; 0: all */
+    int ranks_context;    /* context-parallel ranks, which share the tokens of each clip; 0: all.
+                             Of clips of several sizes 0: those that are too long for a rank are
+                             cut over some; 1: none is */
     const char *strategy; /* of context parallelism, as of tess_cp_opts */
     const char *cluster;  /* what plans are made for, likewise; NULL: measured */
     int exact_ranks;      /* 1: the same bits on any number of ranks, of which up to 8 share the

@@ -53,6 +53,23 @@ static int fill_head(const tess__control *c, int layer, int head, int32_t most)
     return any;
 }
 
+/* The window in force, or of another grid than the one it was chosen for the window of the same
+ * share. */
+static void find_window(const tess__control *c, int window[3])
+{
+    int cubes[3];
+    double share = 1.0;
+    memcpy(window, c->state.window, sizeof c->state.window);
+    if (!window[0] || memcmp(c->opts.grid, c->reference, sizeof c->reference) == 0)
+        return;
+    for (int a = 0; a < 3; a++) {
+        const int cube = c->state.cubes[0].cube[a];
+        cubes[a] = (c->opts.grid[a] + cube - 1) / cube;
+        share *= (double)window[a] / ((c->reference[a] + cube - 1) / cube);
+    }
+    tess__window(cubes, share, window);
+}
+
 /* A layer without sparse heads at any noise level needs no selector and no exchange of projected
  * keys. */
 void tess__attend_table_fill(tess__control *c)
@@ -77,12 +94,12 @@ void tess__attend_table_fill(tess__control *c)
         .predictor = c->predictor,
         .plugin = c->plugin,
         .proxy = c->attention.proxy,
-        .window = {c->state.window[0], c->state.window[1], c->state.window[2]},
         .loss = c->attention.loss,
         .seed = c->opts.seed,
         .centroids = c->clusters.centroids,
         .by_error = c->attention.choose == TESS_CHOOSE_ERROR,
     };
+    find_window(c, t->attend.window);
     t->learns = c->rules.learns;
 }
 

@@ -15,13 +15,23 @@ enum { QUARTILES = TESS_NOISE_BUCKETS };
 
 /* ---- cubes ----------------------------------------------------------------------------------- */
 
+/* Of the grid at hand; the arrays have room for all grids. */
+static tess_status fill_order(const tess__control *c, tess__order *order)
+{
+    return tess_order_cubes(c->opts.grid, order->cube, order->perm, NULL, order->bounds,
+                            &order->groups);
+}
+
 static tess_status make_order(tess__control *c, const int cube[3], tess__order *order)
 {
+    const int64_t tokens = (int64_t)c->reference[0] * c->reference[1] * c->reference[2];
+    int64_t groups = tess__attention_groups(c->reference, cube);
+    for (int i = 0; i < c->opts.n_grids; i++)
+        groups = TESS_MAX(groups, tess__attention_groups(c->opts.grids[i], cube));
     memcpy(order->cube, cube, sizeof order->cube);
-    TESS_TRY(tess_order_cubes(c->opts.grid, cube, NULL, NULL, NULL, &order->groups));
-    order->perm = TESS_TAKE(&c->arena, (size_t)c->tokens * sizeof *order->perm);
-    order->bounds = TESS_TAKE(&c->arena, ((size_t)order->groups + 1) * sizeof *order->bounds);
-    return tess_order_cubes(c->opts.grid, cube, order->perm, NULL, order->bounds, NULL);
+    order->perm = TESS_TAKE(&c->arena, (size_t)tokens * sizeof *order->perm);
+    order->bounds = TESS_TAKE(&c->arena, ((size_t)groups + 1) * sizeof *order->bounds);
+    return fill_order(c, order);
 }
 
 /* Token orders of the state's cubes, after it was read and after a cube was chosen. */
@@ -39,6 +49,22 @@ tess_status tess__control_chosen(tess__control *c)
         if (memcmp(c->orders[i].cube, cube, sizeof c->orders[i].cube) == 0)
             c->orders[0] = c->orders[i];
     return tess_order_cubes(c->opts.grid, cube, NULL, c->inverse, NULL, NULL);
+}
+
+tess_status tess__control_resize(tess__control *c, const int grid[3])
+{
+    if (memcmp(c->opts.grid, grid, sizeof c->opts.grid) == 0)
+        return TESS_OK;
+    memcpy(c->opts.grid, grid, sizeof c->opts.grid);
+    c->tokens = (int64_t)grid[0] * grid[1] * grid[2];
+    c->observer.opts.tokens = c->tokens;
+    for (int i = 0; i < c->state.n_cubes; i++)
+        TESS_TRY(fill_order(c, &c->orders[i]));
+    TESS_TRY(tess_order_cubes(grid, c->state.cubes[0].cube, NULL, c->inverse, NULL, NULL));
+    tess__attend_table_fill(c);
+    if (c->opts.train)
+        tess__control_budgets(c);
+    return TESS_OK;
 }
 
 int32_t tess__control_units(const tess__control *c, const int cube[3])
@@ -219,6 +245,7 @@ tess_status tess__control_create(tess_ctx *ctx, const tess__control_opts *opts,
                          .opts = *opts,
                          .attention = *opts->attention,
                          .config = *opts->config,
+                         .reference = {opts->grid[0], opts->grid[1], opts->grid[2]},
                          .tokens = (int64_t)opts->grid[0] * opts->grid[1] * opts->grid[2]};
     c->opts.attention = NULL;
     c->opts.config = NULL;

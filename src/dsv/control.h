@@ -134,7 +134,10 @@ typedef struct {
     const tess_attention_opts *attention; /* defaults filled in; not DENSE */
     tess__process_group *pg;              /* ranks that decide together; NULL: this one alone */
     int batch;                            /* clips of a pass on this rank */
-    int grid[3];                          /* tokens: frames, rows, columns */
+    int grid[3];                          /* tokens: frames, rows, columns; of clips of several
+                                             sizes the largest one's */
+    const int (*grids)[3]; /* (n_grids): of all sizes; lives as long as the controller */
+    int n_grids;           /* 0: grid alone */
     uint64_t seed;
     int train;                /* 1: learns and measures; 0: for sampling, from a checkpoint */
     int64_t steps;            /* of the run, when training */
@@ -163,6 +166,7 @@ typedef struct tess__control {
     tess__control_opts opts;
     tess_attention_opts attention;
     tess_model_config config;
+    int reference[3]; /* the grid that is decided for; opts.grid is that of the pass at hand */
     int64_t tokens;
     tess__rules rules;
 
@@ -198,6 +202,10 @@ tess_status tess__control_ready(tess__control *control);
 void tess__control_shape(const tess__control *control, tess_pass_shape *shape,
                          tess_sparse_opts *sparse);
 
+/* The next passes have another grid, one of opts.grids: budgets, token orders and what is measured
+ * follow. Densities are of all sizes together. */
+tess_status tess__control_resize(tess__control *control, const int grid[3]);
+
 /* After the state was changed from outside: the table follows, and nothing is decided yet. */
 void tess__control_changed(tess__control *control);
 
@@ -205,14 +213,15 @@ void tess__control_changed(tess__control *control);
  * now, or there shall be room for lists: the pass must be made again. */
 tess_status tess__control_apply(tess__control *control, int64_t step, int *remake);
 
-/* After the step, which had so many batches; forwards: forward passes for each backward one, 2
- * where blocks are run again. Fills in what tess_step says of sparse attention. Collective. */
 /* control_calibrate.c: whether a validation measures the change of the output by sparse attention;
  * and what follows from it, in % of the loss (NaN: nothing). */
 int tess__control_calibrates(const tess__control *control); /* NULL accepted */
 tess_status tess__control_calibrate(tess__control *control, double measured);
 
-tess_status tess__control_observe(tess__control *control, int batches, int forwards,
+/* After the step, which had so many passes over all groups of ranks; forwards: forward passes for
+ * each backward one, 2 where blocks are run again. Fills in what tess_step says of sparse
+ * attention. Collective. */
+tess_status tess__control_observe(tess__control *control, int64_t passes, int forwards,
                                   tess_step *step);
 
 /* Of one backward pass and as many forward ones, over so many pairs of a query and a key. */
@@ -253,6 +262,8 @@ int64_t tess__clusters_count(const tess_attention_opts *opts, const tess_model_c
 tess_status tess__control_clusters(tess__control *control);
 int tess__clusters_due(const tess__control *control, int layer);
 tess_status tess__clusters_renewed(tess__control *control);
+
+void tess__control_budgets(const tess__control *control); /* of the checks of the step at hand */
 
 /* control_ranks.c. Collective: what this rank has observed in a step becomes that of all ranks. */
 tess_status tess__control_sum(tess__control *control);

@@ -136,6 +136,13 @@ static void fill_budgets(const tess__control *c, int layer)
     }
 }
 
+void tess__control_budgets(const tess__control *c)
+{
+    for (int layer = 0; layer < c->config.layers; layer++)
+        if (c->observer.layers[layer].check)
+            fill_budgets(c, layer);
+}
+
 /* What the passes of the step measure. The first step has no budgets to check yet. */
 static void fill_observer(tess__control *c)
 {
@@ -154,9 +161,8 @@ static void fill_observer(tess__control *c)
         o->layers[layer] = (tess__observe_layer){.profile = (uint8_t)due(every, c->step),
                                                  .check = (uint8_t)check,
                                                  .dense = !s->sparse[layer]};
-        if (check)
-            fill_budgets(c, layer);
     }
+    tess__control_budgets(c);
     tess__observer_clear(o);
 }
 
@@ -165,6 +171,7 @@ tess_status tess__control_apply(tess__control *c, int64_t step, int *remake)
     tess_pass_shape shape;
     tess_sparse_opts before, after;
     int cube[3];
+    TESS_TRY(tess__control_resize(c, c->reference));
     if (c->decision.step != step) /* the first step of a run */
         TESS_TRY(tess__control_decide(c, step));
     tess__control_shape(c, &shape, &before);

@@ -19,13 +19,12 @@ double tess__attention_gflop(int head_dim, int forwards, double pairs)
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-static tess_status learn(tess__control *c, int batches)
+static tess_status learn(tess__control *c, int64_t passes)
 {
     const tess_attention_opts *o = &c->attention;
     const tess__observations *sums = &c->observer.sums;
-    const int groups = c->opts.pg ? c->opts.pg->dp_size : 1;
     /* Gradients are means over a pass's samples; exact ones are of each sample. */
-    const double scale = 1.0 / ((double)batches * groups * (c->opts.exact ? c->opts.batch : 1));
+    const double scale = 1.0 / ((double)passes * (c->opts.exact ? c->opts.batch : 1));
     const double loss = sums->loss / (double)sums->losses;
     for (int layer = 0; layer < c->config.layers; layer++)
         c->rates[layer] = c->state.sparse[layer] ? o->lr_sparse * o->lr : o->lr;
@@ -42,7 +41,7 @@ static tess_status learn(tess__control *c, int batches)
 }
 
 /* The sums over all ranks and the predictors' update, with their time. */
-static tess_status sum_and_learn(tess__control *c, int batches, tess_step *step)
+static tess_status sum_and_learn(tess__control *c, int64_t passes, tess_step *step)
 {
     const tess__process_group *pg = c->opts.pg;
     tess_comm_counts waits = {.wait_ns = 0};
@@ -51,7 +50,7 @@ static tess_status sum_and_learn(tess__control *c, int batches, tess_step *step)
     tess__counts_add(pg ? pg->world : NULL, -1, &waits);
     TESS_TRY(tess__control_sum(c));
     if (c->observer.sums.losses > 0)
-        status = learn(c, batches);
+        status = learn(c, passes);
     tess__counts_add(pg ? pg->world : NULL, 1, &waits);
     const double took = 1e-6 * (double)(tess__pg_clock(pg) - begin);
     const double waited = 1e-6 * (double)waits.wait_ns;
@@ -194,9 +193,10 @@ static tess_status decide(tess__control *c, tess_step *step)
     return status;
 }
 
-tess_status tess__control_observe(tess__control *c, int batches, int forwards, tess_step *step)
+tess_status tess__control_observe(tess__control *c, int64_t passes, int forwards, tess_step *step)
 {
-    TESS_TRY(sum_and_learn(c, batches, step));
+    TESS_TRY(tess__control_resize(c, c->reference));
+    TESS_TRY(sum_and_learn(c, passes, step));
     TESS_TRY(tess__clusters_renewed(c));
     c->profiled = fold(c);
     describe(c, forwards, step);

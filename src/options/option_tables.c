@@ -104,7 +104,7 @@ static const tess_option train_options[] = {
     INT_IN(
         "ranks", ranks_context, 0, 65536,
         "ranks that share the tokens of each clip (context parallelism), while groups of so many "
-        "share the clips; 0: all"),
+        "share the clips; 0: all; of clips of several sizes 0: too long ones are cut, 1: none is"),
     TEXT(strategy, strategy_help),
     TEXT(cluster, cluster_help),
     FLAG(exact_ranks, exact_help),

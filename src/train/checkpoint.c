@@ -259,6 +259,10 @@ tess_status tess__checkpoint_load(tess_train *t, const char *dir, int branch)
     TESS_TRY(tess__train_same(t));
     if (!t->control)
         return TESS_OK;
+    if (t->mixture) { /* clips make their passes */
+        tess__mixture_restart(t, 1);
+        return TESS_OK;
+    }
     tess_pass_destroy(t->pass);
     t->pass = NULL;
     return tess__pg_agree(&t->pg, tess__train_pass(t));

@@ -118,7 +118,7 @@ static tess_status exact_norm(tess_train *t, double *norm)
     double sum = 0.0;
     memset(t->squares, 0, (size_t)n * sizeof *t->squares);
     tess__optim_squares_each(&t->optim, t->model->gradients, t->squares);
-    if (tess__pass_beyond(t->pass))
+    if (t->mixture ? tess__mixture_beyond(t) : tess__pass_beyond(t->pass))
         t->squares[0] = (double)NAN;
     TESS_TRY(tess__pg_allreduce(&t->pg, t->squares, n));
     for (int i = 0; i < n; i++)
@@ -213,6 +213,10 @@ static tess_status apply(tess_train *t)
     int remake = 0;
     if (t->control)
         TESS_TRY(tess__control_apply(t->control, t->step + 1, &remake));
+    if (t->mixture) { /* clips make their passes */
+        tess__mixture_restart(t, remake);
+        return TESS_OK;
+    }
     if (remake) {
         tess_pass_destroy(t->pass);
         t->pass = NULL;
@@ -229,7 +233,9 @@ static tess_status observe(const tess_train *t, tess_step *now)
     const int forwards = t->opts.keep == TESS_KEEP_BLOCKS ? 2 : 1;
     const tess_model_config *m = &t->model->config;
     if (t->control) {
-        TESS_TRY(tess__control_observe(t->control, t->opts.accumulate, forwards, now));
+        const int64_t passes = t->mixture ? (int64_t)t->opts.batch * t->opts.accumulate
+                                          : (int64_t)t->opts.accumulate * t->pg.dp_size;
+        TESS_TRY(tess__control_observe(t->control, passes, forwards, now));
         return tess__density_add(t);
     }
     const double each = (double)t->tokens / t->opts.batch / t->opts.accumulate;

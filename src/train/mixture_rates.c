@@ -110,7 +110,7 @@ static double median(const tess__mixture_rates *r, const double *x, int stride, 
 
 /* ---- new rates ------------------------------------------------------------------------------- */
 
-static void say(const tess_train *t, const char *sentence)
+void tess__mixture_say(const tess_train *t, const char *sentence)
 {
     if (t->pg.rank > 0 || t->divergence.again)
         return;
@@ -163,7 +163,7 @@ static void adopt(tess_train *t, int n, int pays, double planned, double measure
                  "clips are planned anew from step %lld on: imbalance %.2f measured, %.2f planned; "
                  "speeds of ranks %s",
                  (long long)t->step + 2, measured, planned, speeds);
-    say(t, text);
+    tess__mixture_say(t, text);
     r->n = 0;
 }
 

@@ -111,7 +111,7 @@ static tess_status sample_rows(tess_train *t, const float *none, float *all)
 {
     const int together = t->batch * t->pg.dp_size;
     if (t->mixture)
-        TESS_TRY(tess__mixture_pass(t, t->mixture->largest));
+        TESS_TRY(tess__mixture_pass(t, t->mixture->largest, tess__mixture_alone(t->mixture)));
     for (int row = 0; row < t->opts.batch; row += together) {
         const int64_t first = row + (int64_t)t->pg.dp_rank * t->batch;
         TESS_TRY(choose_prompts(t, first));

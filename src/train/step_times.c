@@ -18,6 +18,7 @@ tess_comm_counts tess__train_sent(const tess_train *t)
     tess_comm_counts sum = t->sent_before;
     tess__counts_add(t->pg.world, 1, &sum);
     tess__counts_add(t->pg.cp_comm, 1, &sum);
+    tess__mixture_counts(t->mixture, &sum);
     return sum;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train.c - creates, describes and destroys a run. */
-#include "train_internal.h"
+#include "mixture.h"
 
 #include <assert.h>
 #include <math.h>
@@ -76,6 +76,8 @@ static tess_status make_control(tess_train *t)
     tess__train_pass_shape(&t->opts, &t->info, t->batch, &shape);
     TESS_TRY(tess_model_need(&t->model->config, NULL, &shape, 1, &dense));
     const tess__control_opts opts = {
+        .grids = t->mixture ? (const int(*)[3])t->mixture->grids : NULL,
+        .n_grids = t->mixture ? t->mixture->sizes : 0,
         .config = &t->model->config,
         .attention = &t->opts.attention,
         .pg = tess__pg_many(&t->pg) ? &t->pg : NULL,
@@ -101,8 +103,12 @@ tess_status tess__train_pass(tess_train *t)
     tess__train_pass_shape(&t->opts, tess__train_info(t), t->batch, &shape);
     if (t->control)
         tess__control_shape(t->control, &shape, &sparse);
-    TESS_TRY(tess__plans_create(t, &shape));
-    shape.context = t->cp;
+    if (t->mixture) {
+        TESS_TRY(tess__mixture_context(t, &shape, &shape.context));
+    } else {
+        TESS_TRY(tess__plans_create(t, &shape));
+        shape.context = t->cp;
+    }
     return tess_pass_create(t->model, &shape, &t->pass);
 }
 

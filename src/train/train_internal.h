@@ -148,9 +148,14 @@ tess_status tess__mixture_create(tess_train *train);
 void tess__mixture_destroy(tess__mixture *mixture);                   /* NULL accepted */
 void tess__mixture_describe(const tess_train *train, tess_step *now); /* its metrics, if any */
 tess_status tess__mixture_gradients(tess_train *train, double *loss, int64_t *waited);
-tess_status tess__mixture_pass(tess_train *train, int bucket); /* is the one at hand */
-int64_t tess__mixture_size(const tess_data_info *info);        /* numbers of a clip */
-double tess__mixture_pairs(const tess_train *train);           /* of a head, over the clips */
+void tess__mixture_restart(tess_train *train, int remake); /* before a step; 1: passes are stale */
+int tess__mixture_beyond(tess_train *train); /* exact sums of a step were beyond their range */
+
+/* The group of the pass at hand, whose shape this is; NULL: one rank, without exact_ranks. */
+tess_status tess__mixture_context(tess_train *train, const tess_pass_shape *shape, tess_cp **cp);
+void tess__mixture_counts(const tess__mixture *mixture, tess_comm_counts *sum); /* adds; NULL too */
+int64_t tess__mixture_size(const tess_data_info *info); /* numbers of a clip */
+double tess__mixture_pairs(const tess_train *train);    /* of a head, over the clips */
 
 /* The clips of the pass at hand; the times of all passes so far. */
 const tess_data_info *tess__train_info(const tess_train *train);

@@ -14,7 +14,7 @@
  *
  * Batches are distributed round robin over groups of ranks; one group adds each clip's loss.
  */
-#include "train_internal.h"
+#include "mixture.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,16 +48,16 @@ typedef struct {
 
 /* The outputs of a batch once more with dense attention. The sparse ones move to t->clip, which is
  * noised already. */
-static tess_status compare(tess_train *t, int n, sums *s)
+static tess_status compare(tess_train *t, int n, int64_t size, sums *s)
 {
-    memcpy(t->clip, t->out, (size_t)t->batch * (size_t)t->size * sizeof *t->clip);
+    memcpy(t->clip, t->out, (size_t)t->batch * (size_t)size * sizeof *t->clip);
     TESS_TRY(tess_pass_attend(t->pass, NULL));
     TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
     for (int b = 0; b < n; b++) {
-        const float *sparse = t->clip + b * t->size, *dense = t->out + b * t->size;
-        const float *target = t->target + b * t->size;
+        const float *sparse = t->clip + b * size, *dense = t->out + b * size;
+        const float *target = t->target + b * size;
         double change = 0.0, loss = 0.0;
-        for (int64_t i = 0; i < t->size; i++) {
+        for (int64_t i = 0; i < size; i++) {
             const double moved = (double)sparse[i] - (double)dense[i];
             const double missed = (double)dense[i] - (double)target[i];
             change += moved * moved;
@@ -66,7 +66,7 @@ static tess_status compare(tess_train *t, int n, sums *s)
         s->change += change / loss;
         s->compared += 1.0;
     }
-    memcpy(t->out, t->clip, (size_t)t->batch * (size_t)t->size * sizeof *t->clip);
+    memcpy(t->out, t->clip, (size_t)t->batch * (size_t)size * sizeof *t->clip);
     return TESS_OK;
 }
 
@@ -88,7 +88,7 @@ static tess_status run_batches(tess_train *t, sums *s)
         TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
         const int64_t left = TESS_MIN(pairs, COMPARED) - first;
         if (calibrates && left > 0)
-            TESS_TRY(compare(t, (int)TESS_MIN(left, t->batch), s));
+            TESS_TRY(compare(t, (int)TESS_MIN(left, t->batch), t->size, s));
         for (int b = 0; b < t->batch && first + b < pairs; b++) {
             const double loss = tess__flow_loss(t->ctx, t->target + b * t->size, t->size, 0.0,
                                                 t->out + b * t->size, t->sums) /
@@ -100,12 +100,30 @@ static tess_status run_batches(tess_train *t, sums *s)
     return tess__pg_allreduce_groups(&t->pg, buckets, sizeof *s / sizeof *buckets);
 }
 
+/* One pair of clips of several sizes, by this rank alone. */
+static tess_status run_pair(tess_train *t, int64_t pair, int bucket, sums *s)
+{
+    enum { COMPARED = 2 * TESS_NOISE_BUCKETS };
+    TESS_TRY(tess__mixture_pass(t, bucket, tess__mixture_alone(t->mixture)));
+    const int64_t size = tess__mixture_size(tess__train_info(t));
+    TESS_TRY(prepare(t, pair, size, 0));
+    if (t->control)
+        TESS_TRY(tess__attend_table_set(&t->control->table, t->pass, t->u,
+                                        &(tess__attend_pass){.sample = pair}));
+    TESS_TRY(tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
+    if (tess__control_calibrates(t->control) && pair < COMPARED)
+        TESS_TRY(compare(t, 1, size, s));
+    const double loss =
+        tess__flow_loss(t->ctx, t->target, size, 0.0, t->out, t->sums) / t->opts.validate_clips;
+    s->buckets[pair % TESS_NOISE_BUCKETS] += t->opts.exact_ranks ? tess__in_units(loss) : loss;
+    return TESS_OK;
+}
+
 /* Clips of several sizes, size by size, each pair by one rank. */
-static tess_status run_sizes(tess_train *t, double *buckets)
+static tess_status run_sizes(tess_train *t, sums *s)
 {
     const int64_t pairs = (int64_t)t->opts.validate_clips * TESS_NOISE_BUCKETS;
     int64_t done = 0;
-    memset(buckets, 0, TESS_NOISE_BUCKETS * sizeof *buckets);
     for (int b = 0; b < t->info.sizes; b++)
         for (int64_t pair = 0; pair < pairs; pair++) {
             int bucket;
@@ -114,25 +132,19 @@ static tess_status run_sizes(tess_train *t, double *buckets)
             if (bucket != b || done++ % t->pg.dp_size != t->pg.dp_rank)
                 continue;
             TESS_TRY(tess__progress(t->ctx, "validating", done - 1, pairs));
-            TESS_TRY(tess__mixture_pass(t, bucket));
-            const int64_t size = tess__mixture_size(tess__train_info(t));
-            TESS_TRY(prepare(t, pair, size, 0));
-            TESS_TRY(
-                tess_pass_forward(t->pass, &(tess_model_in){t->x, t->timestep, t->text}, t->out));
-            buckets[pair % TESS_NOISE_BUCKETS] +=
-                tess__flow_loss(t->ctx, t->target, size, 0.0, t->out, t->sums) /
-                t->opts.validate_clips;
+            TESS_TRY(run_pair(t, pair, bucket, s));
         }
-    return tess__pg_allreduce_groups(&t->pg, buckets, TESS_NOISE_BUCKETS);
+    return tess__pg_allreduce_groups(&t->pg, s->buckets, sizeof *s / sizeof *s->buckets);
 }
 
 tess_status tess__train_validate(tess_train *train, double *loss, double *buckets, double *change)
 {
     sums found = {.compared = 0.0};
-    TESS_TRY(tess__train_pass(train));
+    if (!train->mixture)
+        TESS_TRY(tess__train_pass(train));
     TESS_TRY(tess__train_swap(train));
     const tess_status status =
-        train->mixture ? run_sizes(train, found.buckets) : run_batches(train, &found);
+        train->mixture ? run_sizes(train, &found) : run_batches(train, &found);
     if (status != TESS_OK) {
         /* Other ranks may still validate: only the parameters this rank owns are restored. */
         tess__optim_swap(&train->optim, train->model->values);

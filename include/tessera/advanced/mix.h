@@ -79,6 +79,9 @@ typedef struct {
     int64_t memory;      /* bytes for the clips on a rank; 0: no limit */
     int64_t token_bytes; /* held for a token over all layers; 0: by the rule of docs/planning.md */
     int whole_clips;     /* 1: no clip is cut */
+    int together;        /* above 0: the ranks of a cut clip compute it together, as training does:
+                            in equal shares, so many ranks at most (tess_mix_range); 0: parts are
+                            of any length */
     double pair_ns;      /* measured times of one layer on the fastest rank: of a pair of tokens of
                               a head; 0: the cluster's, or FLOP */
     double token_ns;     /* and of all else of a token; both are given, or neither */
@@ -131,6 +134,10 @@ typedef struct {
 } tess_mix_view;
 
 typedef struct tess_mix_plan tess_mix_plan;
+
+/* Ranks that compute a clip together: all of them at depth 0, and halves of the ranges of the depth
+ * before, between nodes first. The range with `rank` in it is *first..*end - 1. */
+TESS_API void tess_mix_range(int ranks, int nodes, int depth, int rank, int *first, int *end);
 
 /* cluster NULL: work is counted in FLOP, and exchanges cost nothing. EINVAL also if the clips do
  * not fit in memory, with the amount. The clips are copied. */

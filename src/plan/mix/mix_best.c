@@ -6,11 +6,14 @@
  * exchanges of cut clips are part of it; without one the fewest cuts. The cuts of each laying are
  * then settled: time moves between the ranks of a cut clip until they come out alike. Where memory
  * is short, clips with many tokens for their time are laid first as well, so that they spread over
- * all ranks.
+ * all ranks. Where ranks compute cut clips together, limits of a share take the place of limits of
+ * time (mix_groups.c).
  */
 #include "mix_plan.h"
 
 #include "plan/plan_internal.h"
+
+#include <math.h>
 
 enum { LIMITS = 3, RAISES = 40, SETTLES = 3 };
 static const double EVEN = 1.001; /* an imbalance that is good enough */
@@ -19,7 +22,8 @@ static const double SLACK[LIMITS] = {0.0005, 0.003, 0.006};
 tess_status tess__mix_scratch_make(tess__arena *arena, const tess__mix_rules *r, int64_t most,
                                    tess__mix_scratch *s)
 {
-    const size_t ranks = (size_t)r->ranks, n = (size_t)most, parts = n + ranks;
+    const size_t ranks = (size_t)r->ranks, n = (size_t)most;
+    const size_t parts = r->together ? (size_t)TESS__MIX_PIECES(most, r->ranks) : n + ranks;
     tess__mix_lay *lay = &s->lay;
     lay->tree.key = TESS_TAKE(arena, tess__mix_tree_bytes(r->ranks));
     lay->room = TESS_TAKE(arena, ranks * sizeof *lay->room);
@@ -124,6 +128,45 @@ static void consider(tess__mix_scratch *s, int step)
     }
 }
 
+/* The part of all work that is in cut clips. */
+static double cut_share(const tess__mix_lay *lay)
+{
+    double cut = 0.0, all = 0.0;
+    for (int64_t i = 0; i < lay->n_pieces; i++) {
+        const tess__mix_piece *piece = &lay->pieces[i];
+        all += piece->time;
+        cut += piece->time < lay->work[piece->clip].total ? piece->time : 0.0;
+    }
+    return all > 0.0 ? cut / all : 0.0;
+}
+
+/* The best of several limits of a share: from whole clips alone to clips of a two hundredth of the
+ * mean that are cut. What exchanges cost is not known without a cluster: CUT_COST of the clip. */
+static void consider_groups(tess__mix_scratch *s, int step, double mean)
+{
+    static const double EVEN_GROUPS = 1.01, CUT_COST = 0.03;
+    double least = INFINITY;
+    for (double share = INFINITY; share > 0.005 * mean;
+         share = share == INFINITY ? 2.0 * mean : share * 0.84) {
+        if (!tess__mix_lay_groups(&s->lay, share))
+            return;
+        tess__mix_price_of(&s->lay, step, s->traffic, s->ns, &s->tried);
+        s->tried.time = tess__mix_groups_time(&s->lay, &s->tried);
+        const double cost = s->lay.rules->cluster ? 0.0 : CUT_COST * cut_share(&s->lay);
+        const double time = s->tried.time * (1.0 + cost);
+        const int even = s->tried.time <= s->tried.mean * EVEN_GROUPS;
+        if (time < least) {
+            const tess__mix_price kept = s->best;
+            s->best = s->tried;
+            s->tried = kept;
+            s->n_best = s->lay.n_pieces;
+            least = time;
+        }
+        if (even)
+            return;
+    }
+}
+
 static tess_status does_not_fit(const char *who, const tess__mix_rules *r, double bytes)
 {
     const double gib = 1073741824.0, has = (double)r->memory * r->ranks;
@@ -175,6 +218,10 @@ tess_status tess__mix_step_plan(const char *who, tess_ctx *ctx, tess__mix_scratc
         bytes += (double)lay->work[order[i]].tokens * (double)r->token_bytes;
     }
     s->n_best = 0;
+    if (r->together) {
+        consider_groups(s, step, total / r->total_speed);
+        return TESS_OK;
+    }
     for (int i = 0; i < (r->whole_clips ? 1 : LIMITS); i++) {
         if (lay_all(lay, total / r->total_speed * (1.0 + SLACK[i])))
             consider(s, step);

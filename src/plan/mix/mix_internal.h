@@ -8,6 +8,7 @@
  *   mix_read.c    clips from a CSV file
  *   mix_work.c    work of a clip in time, and where a cut of it lies in tokens and places
  *   mix_lay.c     clips to ranks, within a time limit and a memory limit
+ *   mix_groups.c  the same where the ranks of a cut clip compute it together
  *   mix_price.c   exchanges and memory of a laying, exactly
  *   mix_plan.c    options, steps, the choice between layings, the object
  *
@@ -59,6 +60,7 @@ typedef struct {
     int64_t token_bytes;
     int64_t row_bytes; /* of one token of one head */
     int whole_clips;
+    int together; /* ranks that may compute a clip together, in equal shares; 0: parts are any */
 } tess__mix_rules;
 
 /* heads (rules->heads + 1) is memory for the prefix, taken where the heads are not alike. */
@@ -97,6 +99,9 @@ void tess__mix_tree_start(tess__mix_tree *tree, int n); /* all keys -infinity */
 void tess__mix_tree_set(tess__mix_tree *tree, int i, double key);
 int tess__mix_tree_largest(const tess__mix_tree *tree); /* the lowest of equals */
 
+/* Parts of the clips of a step at most. */
+#define TESS__MIX_PIECES(n, ranks) ((n) + 64 * (int64_t)(ranks))
+
 typedef struct {
     const tess__mix_rules *rules;
     const tess__mix_work *work;
@@ -108,7 +113,7 @@ typedef struct {
     double *node_room;       /* (nodes) */
     int64_t *node_done;      /* (nodes): the last clip that it had no room for */
     int64_t *memory;         /* (ranks): bytes left */
-    tess__mix_piece *pieces; /* (n + ranks): those of a clip side by side */
+    tess__mix_piece *pieces; /* (TESS__MIX_PIECES): those of a clip side by side */
     int64_t n_pieces;
     int short_of_memory; /* 1: some clip did not go where there was time for it */
 } tess__mix_lay;
@@ -128,6 +133,13 @@ typedef struct {
 /* Scratch: traffic (3 * ranks), ns (ranks). Reorders the pieces of cut clips by rank. */
 void tess__mix_price_of(tess__mix_lay *lay, int step, tess_traffic *traffic, int64_t *ns,
                         tess__mix_price *price);
+
+/* ---- mix_groups.c ---------------------------------------------------------------------------- */
+
+/* Cuts clips whose share of a rank is longer than `share`; lay->room is when each rank is done. 0:
+ * more parts than there is room for. And the time of the slowest rank, exchanges included. */
+int tess__mix_lay_groups(tess__mix_lay *lay, double share);
+double tess__mix_groups_time(const tess__mix_lay *lay, const tess__mix_price *price);
 
 /* ---- mix_best.c ------------------------------------------------------------------------------ */
 

@@ -32,6 +32,9 @@ static tess_status check_opts(const char *who, const tess_mix_opts *o)
     TESS_TRY(tess__check_least(who, "memory", o->memory, 0));
     TESS_TRY(tess__check_range(who, "token_bytes", o->token_bytes, 0, (int64_t)1 << 40));
     TESS_TRY(tess__check_flag(who, "whole_clips", o->whole_clips));
+    TESS_TRY(tess__check_range(who, "together", o->together, 0, o->ranks));
+    if (o->together && o->memory)
+        return tess__invalid(who, "memory is %lld, must be 0 with together", (long long)o->memory);
     if (!(o->pair_ns >= 0.0 && o->token_ns >= 0.0) || !isfinite(o->pair_ns + o->token_ns) ||
         (o->pair_ns > 0.0) != (o->token_ns > 0.0))
         return tess__invalid(who,
@@ -107,7 +110,8 @@ tess_status tess__mix_rules_make(const char *who, tess__arena *arena, const tess
                            .train = o->pass == TESS_PLAN_TRAIN,
                            .group = o->group,
                            .memory = o->memory,
-                           .whole_clips = o->whole_clips};
+                           .whole_clips = o->whole_clips,
+                           .together = o->whole_clips ? 0 : o->together};
     TESS_TRY(tess__check_range(who, "width / heads", r->head_dim, 1, 4096));
     r->per_node = (r->ranks + r->nodes - 1) / r->nodes;
     r->nodes = (r->ranks + r->per_node - 1) / r->per_node;

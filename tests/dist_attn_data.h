@@ -323,8 +323,10 @@ static inline tess_plan *plan_pass(const world *w, const mesh *m, tess_plan_meth
 {
     tess_plan *plan = NULL;
     tess_work *work = make_work(w);
+    const int parts = m->ring * m->selective; /* heads that are cut are cut inside of nodes */
     const tess_plan_opts opts = {TESS_PLAN_OPTS_DEFAULTS,
                                  .ranks = w->p.ranks,
+                                 .nodes = method == TESS_PLAN_FRACTIONAL && parts > 1 ? parts : 1,
                                  .strategy = {.method = method,
                                               .ulysses = m->ulysses,
                                               .ring = m->ring,

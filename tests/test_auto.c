@@ -20,12 +20,36 @@ static int64_t time_of(const tess_work *work, const tess_cluster *cluster,
     return ns < 0 ? INT64_MAX : ns;
 }
 
+static int inside, inside_best; /* plans that were possible, and those that auto takes */
+
+/* Heads cut inside of nodes, a ring or selected keys between them. */
+static void check_inside(uint64_t seed, const tess_work *work, const tess_cluster *cluster,
+                         const tess_plan_opts *opts, int64_t best)
+{
+    for (int nodes = 2; nodes <= opts->ranks; nodes++)
+        for (int selective = 0; selective < 2 && opts->ranks % nodes == 0; selective++) {
+            const tess_strategy s = {.method = TESS_PLAN_FRACTIONAL,
+                                     .ulysses = opts->ranks / nodes,
+                                     .ring = selective ? 1 : nodes,
+                                     .selective = selective ? nodes : 1};
+            const int64_t ns = time_of(work, cluster, opts, &s);
+            inside += ns != INT64_MAX;
+            inside_best += ns == best;
+            if (ns < best)
+                fail_msg("seed %llu, %d ranks: fractional on %d nodes, selective %d, takes %lld "
+                         "ns, auto %lld",
+                         (unsigned long long)seed, opts->ranks, nodes, selective, (long long)ns,
+                         (long long)best);
+        }
+}
+
 static void check_none_is_faster(uint64_t seed, const tess_work *work, const tess_cluster *cluster,
                                  const tess_plan_opts *opts)
 {
     const int64_t best = time_of(work, cluster, opts, &(tess_strategy){0});
     if (best == INT64_MAX)
         fail_msg("seed %llu: %s", (unsigned long long)seed, tess_last_error());
+    check_inside(seed, work, cluster, opts, best);
     for (int m = TESS_PLAN_CONTIGUOUS; m < TESS_PLAN_METHOD_COUNT; m++)
         for (int u = 1; u <= opts->ranks; u++)
             for (int selective = 0; selective < 2 && opts->ranks % u == 0; selective++) {
@@ -75,6 +99,9 @@ static void nothing_is_faster_than_auto(void **state)
         tess_cluster_destroy(cluster);
         tess_work_destroy(work);
     }
+    print_message("heads cut inside of nodes: %d plans, %d of them the best\n", inside,
+                  inside_best);
+    assert_true(inside > 20);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -164,6 +164,31 @@ static void rings_of_7_heads_equal_one_rank(void **state)
     planned(7);
 }
 
+/* Heads cut between the ranks of a node, whose keys go round with both of them. */
+static void rings_of_heads_that_are_cut_equal_one_rank(void **state)
+{
+    (void)state;
+    static const mesh inside[] = {{2, 2, 1}, {2, 3, 1}, {3, 2, 1}};
+    int cut = 0;
+    for (int m = 0; m < 3; m++)
+        for (int heads = 1; heads <= 5; heads += 2)
+            for (int lists = 0; lists < LIST_KINDS; lists++) {
+                problem p = problem_of(5 * m + lists + heads, &inside[m], heads);
+                p.lists = (list_kind)lists;
+                p.band = lists == DENSE ? 0 : p.band;
+                world *w = make_world(&p);
+                plan_mesh(w, &inside[m], TESS_PLAN_FRACTIONAL);
+                for (int l = 0; l < LAYERS; l++)
+                    cut += w->plan->layers[l].n_shares > (int64_t)heads * inside[m].ring;
+                check_world(w);
+                if (p.batch == 1 && p.shards == EVEN &&
+                    (lists == BLOCKS || (lists == DENSE && !p.with_lse)))
+                    check_planned_bytes(w, &inside[m], TESS_PLAN_FRACTIONAL);
+                free_world(w);
+            }
+    assert_true(cut > 20);
+}
+
 /* Orders and cuts that no planner makes: parts without queries or keys, groups without heads. */
 static void blocks_in_any_order_equal_one_rank(void **state)
 {
@@ -326,6 +351,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rings_of_24_heads_equal_one_rank),
     cmocka_unit_test(rings_of_40_heads_equal_one_rank),
     cmocka_unit_test(rings_of_7_heads_equal_one_rank),
+    cmocka_unit_test(rings_of_heads_that_are_cut_equal_one_rank),
     cmocka_unit_test(blocks_in_any_order_equal_one_rank),
     cmocka_unit_test(keys_that_no_later_rank_needs_are_not_sent),
     cmocka_unit_test(the_busiest_sender_sends_what_the_plan_says),

@@ -115,6 +115,25 @@ static void selected_keys_of_40_heads_equal_one_rank(void **state)
     cut_heads(40, 1);
 }
 
+/* Heads cut between the ranks of a node, and selected keys between nodes. */
+static void selected_keys_of_heads_that_are_cut_equal_one_rank(void **state)
+{
+    (void)state;
+    static const mesh inside[] = {{2, 1, 2}, {2, 1, 3}, {3, 1, 2}};
+    int cut = 0;
+    for (int i = 0; i < 24; i++) {
+        const mesh *m = &inside[i % 3];
+        problem p = problem_of(i, m, 1 + i % 5);
+        world *w = make_world(&p);
+        plan_mesh(w, m, TESS_PLAN_FRACTIONAL);
+        for (int l = 0; l < LAYERS; l++)
+            cut += w->plan->layers[l].n_shares > (int64_t)p.heads * m->selective;
+        check_world(w);
+        free_world(w);
+    }
+    assert_true(cut > 20);
+}
+
 static void selected_keys_of_7_heads_equal_one_rank(void **state)
 {
     (void)state;
@@ -480,6 +499,7 @@ static void what_is_no_message_is_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(selected_keys_of_heads_that_are_cut_equal_one_rank),
     cmocka_unit_test(selected_keys_of_12_heads_equal_one_rank),
     cmocka_unit_test(selected_keys_of_24_heads_equal_one_rank),
     cmocka_unit_test(selected_keys_of_40_heads_equal_one_rank),

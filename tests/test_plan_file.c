@@ -252,7 +252,7 @@ static void files_that_are_no_plan_are_refused_with_their_line(void **state)
          "line 18: layer 0: the query order of group 0: block 1 is there twice, again at place 4"},
         {0, "[4, 2, 3, 1, 0]", "[4, 2, 3, 1, 5]", "line 43: \"q_order\"[0][4] is 5, must be 0..4"},
         {0, "\"ring\": 1", "\"ring\": 3",
-         "line 46: ring is 3, must be 1 where heads are cut each in its own way"},
+         "line 46: layer 1: ring 0: rank 0 has 3 shares and rank 1 1"},
         {0, "\"predicted_ns\": null", "\"k_cuts\": [], \"predicted_ns\": null",
          "line 62: \"k_cuts\" in a layer of shares"},
         {0, "[1, 2, 1, 5]", "[1, 2, 2, 5]",

@@ -163,8 +163,9 @@ TESS_API const char *tess_plan_method_name(tess_plan_method method);
 
 /* How a layer is split over ulysses x ring x selective ranks: heads over `ulysses` groups, and the
  * sequence of each group over a ring or over selective ranks, so that at most one of ring and
- * selective is above 1. Fractional heads have degrees 1 x 1 x 1. Where a strategy is asked for,
- * method AUTO and degrees of 0 leave the choice to the planner. */
+ * selective is above 1. Fractional heads have degrees 1 x 1 x 1, or where they are cut inside of
+ * nodes those of a node's ranks and of the nodes. Where a strategy is asked for, method AUTO and
+ * degrees of 0 leave the choice to the planner. */
 typedef struct {
     tess_plan_method method;
     int ulysses, ring, selective;
@@ -173,7 +174,8 @@ typedef struct {
 
 enum { TESS_STRATEGY_TEXT = 64 }; /* bytes, with the 0 at the end */
 
-/* "auto", "fractional", "refined U4 x R2" (rings of 2), "db-sp U2 x C4" (selective), with
+/* "auto", "fractional", "fractional U8 x R4" (cut inside of 4 nodes, a ring between these),
+ * "refined U4 x R2" (rings of 2), "db-sp U2 x C4" (selective), with
  * " sequence-inside" for that placement. */
 TESS_API void tess_strategy_format(const tess_strategy *strategy, char text[TESS_STRATEGY_TEXT]);
 

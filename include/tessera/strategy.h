@@ -28,7 +28,7 @@ typedef struct {
     int ranks;                  /* 1..65536 */
     int nodes;                  /* 0: as many as the ranks need of the cluster's, 1 without one */
     tess_strategy strategy;     /* AUTO: every method at all degrees (without a cluster refined
-                                     heads), and fractional heads;
+                                     heads), and fractional heads, anywhere and inside of nodes;
                                      degrees of 0 are free, and the placement always is */
     tess_plan_pass pass;        /* what is predicted: forward alone, or with the backward pass */
     int head_dim;               /* 1..4096 */

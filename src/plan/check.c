@@ -151,7 +151,7 @@ int tess__layer_degrees_wrong(const tess_plan_info *info, const tess__layer_head
     if (product != info->ranks && (whole || product != 1))
         return wrong(why, "ulysses %d x ring %d x selective %d, must be %d ranks",
                      in->strategy.ulysses, in->strategy.ring, in->strategy.selective, info->ranks);
-    if (!whole && in->strategy.ring > 1)
+    if (!whole && in->strategy.ring > 1 && in->strategy.method != TESS_PLAN_FRACTIONAL)
         return wrong(why, "ring is %d, must be 1 where heads are cut each in its own way",
                      in->strategy.ring);
     return 0;
@@ -258,7 +258,7 @@ static int head_wrong(const tess_plan_info *info, const tess_plan_layer *layer, 
     for (int64_t i = 0; i < n; i++) {
         const tess_share *s = &shares[i];
         const int mine = tess__rank_group(layer, s->rank);
-        if (mine != u)
+        if (mine != u && !tess__cuts_inside(&layer->strategy))
             return wrong(why, "head %d is in group %d on rank %d and in group %d on rank %d", head,
                          u, shares[0].rank, mine, s->rank);
         if (layer->head_group && part_wrong(layer, s, why))
@@ -273,6 +273,30 @@ static int head_wrong(const tess_plan_info *info, const tess_plan_layer *layer, 
     if (next < info->q_blocks)
         return wrong(why, "head %d: query block %d is in no share", head,
                      order ? order[next] : next);
+    return 0;
+}
+
+/* Where heads are cut inside of nodes the ranks of a ring have one share of each of the same heads,
+ * whose keys go round. */
+static int ring_heads_wrong(const tess_plan_layer *layer, char *why)
+{
+    for (int u = 0; layer->strategy.ring > 1 && !layer->head_group && u < layer->groups; u++) {
+        const int first = tess__rank_at(layer, u, 0);
+        const tess_share *one = layer->shares + layer->first[first];
+        const int64_t n = layer->first[first + 1] - layer->first[first];
+        for (int s = 0; s < layer->strategy.ring; s++) {
+            const int rank = tess__rank_at(layer, u, s);
+            const tess_share *shares = layer->shares + layer->first[rank];
+            if (layer->first[rank + 1] - layer->first[rank] != n)
+                return wrong(why, "ring %d: rank %d has %lld shares and rank %d %lld", u, first,
+                             (long long)n, rank,
+                             (long long)(layer->first[rank + 1] - layer->first[rank]));
+            for (int64_t i = 0; i < n; i++)
+                if (shares[i].head != one[i].head || (i > 0 && shares[i].head == one[i - 1].head))
+                    return wrong(why, "ring %d: rank %d has a share of head %d, rank %d of head %d",
+                                 u, first, one[i].head, rank, shares[i].head);
+        }
+    }
     return 0;
 }
 
@@ -322,7 +346,7 @@ tess_status tess__layer_check(tess_ctx *ctx, const tess_plan_info *info,
     const int room = found && start && sorted;
     why[0] = '\0';
     if (room && !frame_wrong(info, layer, found, why) && !tess__shares_wrong(info, layer, why) &&
-        !index_wrong(info, layer, why))
+        !index_wrong(info, layer, why) && !ring_heads_wrong(layer, why))
         heads_wrong(info, layer, start, sorted, why);
     tess__arena_free(&arena);
     return room ? TESS_OK : TESS_ENOMEM;

@@ -51,7 +51,7 @@ void tess__candidate_bar(const tess__task *task, const tess_candidate *c,
     const int splits = fractional || c->strategy.ring > 1 || c->strategy.selective > 1;
     const size_t size = TESS_REASON_BYTES;
     why[0] = '\0';
-    if (c->strategy.ulysses > heads)
+    if (c->strategy.ulysses > heads && !fractional)
         snprintf(why, size, "%d heads on %d ranks", heads, c->strategy.ulysses);
     else if ((o->whole_keys && c->strategy.ring > 1) ||
              (o->whole_keys > 1 && c->strategy.selective > 1))
@@ -62,6 +62,14 @@ void tess__candidate_bar(const tess__task *task, const tess_candidate *c,
         snprintf(why, size, "gives ranks unequal numbers of heads");
     else if (o->equal_heads && heads % c->strategy.ulysses != 0)
         snprintf(why, size, "%d heads do not divide by %d", heads, c->strategy.ulysses);
+    else if (fractional && c->strategy.ulysses * c->strategy.ring * c->strategy.selective > 1 &&
+             (c->strategy.ring * c->strategy.selective != task->info.nodes ||
+              task->info.nodes * c->strategy.ulysses != task->info.ranks))
+        snprintf(why, size, "cuts heads inside of nodes, of which there are %d", task->info.nodes);
+    else if (tess__cuts_inside(&c->strategy) && task->info.speeds)
+        snprintf(why, size, "cuts heads alike in all nodes, whose ranks have unequal speeds");
+    else if (tess__cuts_inside(&c->strategy) && task->info.q_blocks < task->info.ranks)
+        snprintf(why, size, "%d query blocks on %d ranks", task->info.q_blocks, task->info.ranks);
     else if (c->strategy.ring * c->strategy.selective > TESS_PLAN_RING_MAX)
         snprintf(why, size, "%d parts of the sequence, at most %d are planned",
                  c->strategy.ring * c->strategy.selective, TESS_PLAN_RING_MAX);

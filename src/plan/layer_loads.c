@@ -63,6 +63,37 @@ static double ratio(const tess_plan_info *info, double busiest, int64_t total)
     return total > 0 ? busiest * speed / (double)total : 1.0;
 }
 
+tess_status tess__group_tiles(const tess_plan_info *info, const tess_plan_layer *layer,
+                              const tess_work *work, int at, int u, const int32_t *heads, int n,
+                              int64_t *tiles)
+{
+    const int ring = layer->strategy.ring;
+    const int32_t *k_cuts = layer->k_cuts + (size_t)u * ((size_t)ring + 1);
+    const int32_t *q_order = layer->q_order, *k_order = layer->k_order;
+    if (layer->head_group)
+        return tess__work_tiles(
+            work, at, heads, n, q_order ? q_order + (size_t)u * (size_t)info->q_blocks : NULL,
+            layer->q_cuts + (size_t)u * ((size_t)ring + 1),
+            k_order ? k_order + (size_t)u * (size_t)info->k_blocks : NULL, k_cuts, ring, tiles);
+    tess__key_parts parts = {0};
+    int64_t *row = TESS_ALLOC(work->ctx, (size_t)ring * sizeof *row);
+    const tess_status status = tess__key_parts_make(work, NULL, k_cuts, ring, &parts);
+    memset(tiles, 0, (size_t)ring * (size_t)ring * sizeof *tiles);
+    for (int s = 0; status == TESS_OK && s < ring; s++) {
+        const int rank = tess__rank_at(layer, u, s);
+        for (int64_t i = layer->first[rank]; i < layer->first[rank + 1]; i++) {
+            const tess_share *share = &layer->shares[i];
+            tess__key_parts_sum(&parts, at, &share->head, 1, NULL, share->q_begin, share->q_end,
+                                row);
+            for (int j = 0; j < ring; j++)
+                tiles[s * ring + j] += row[j];
+        }
+    }
+    tess__key_parts_free(&parts);
+    tess__free(work->ctx, row);
+    return status;
+}
+
 tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
                               const tess_plan_layer *layer, const tess_work *work, int at,
                               int64_t **tiles)
@@ -74,17 +105,12 @@ tess_status tess__layer_tiles(tess__arena *arena, const tess_plan_info *info,
     int64_t *made = TESS_TAKE(arena, (size_t)layer->groups * ring * ring * sizeof *made);
     int32_t *heads = TESS_TAKE(arena, (size_t)info->heads * sizeof *heads);
     for (int u = 0; u < layer->groups; u++) {
-        const size_t cut = (size_t)u * (ring + 1);
         int n = 0;
-        for (int h = 0; h < info->heads; h++)
+        for (int h = 0; h < info->heads && layer->head_group; h++)
             if (layer->head_group[h] == u)
                 heads[n++] = h;
-        TESS_TRY(tess__work_tiles(
-            work, at, heads, n,
-            layer->q_order ? layer->q_order + (size_t)u * (size_t)info->q_blocks : NULL,
-            layer->q_cuts + cut,
-            layer->k_order ? layer->k_order + (size_t)u * (size_t)info->k_blocks : NULL,
-            layer->k_cuts + cut, layer->strategy.ring, made + (size_t)u * ring * ring));
+        TESS_TRY(
+            tess__group_tiles(info, layer, work, at, u, heads, n, made + (size_t)u * ring * ring));
     }
     *tiles = made;
     return TESS_OK;
@@ -184,7 +210,9 @@ tess_status tess_plan_imbalance(const tess_plan *plan, int layer, const tess_wor
 /* Head groups without a plan: fractional heads are compared with Ulysses over all ranks. */
 static int groups_before(const tess_plan_info *info, const tess_plan_layer *layer)
 {
-    return layer->strategy.method == TESS_PLAN_FRACTIONAL ? info->ranks : layer->strategy.ulysses;
+    return layer->strategy.method == TESS_PLAN_FRACTIONAL && !tess__cuts_inside(&layer->strategy)
+               ? info->ranks
+               : layer->strategy.ulysses;
 }
 
 static tess_status contiguous_rho(const tess_plan_info *info, const tess_plan_layer *layer,
@@ -268,7 +296,10 @@ static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
     }
     tess__free(ctx, bits);
     const double one = (double)info->k_blocks * info->heads;
-    *copies = layer->strategy.ring > 1 ? 1.0 : (double)blocks / one;
+    *copies = layer->strategy.ring > 1 ? (double)blocks / one / layer->strategy.ring
+                                       : (double)blocks / one;
+    if (layer->strategy.ring > 1 && layer->head_group)
+        *copies = 1.0;
     return TESS_OK;
 }
 
@@ -290,7 +321,7 @@ tess_status tess__layer_measure(tess_ctx *ctx, const tess_plan_info *info, const
     TESS_TRY(contiguous_rho(info, &made, work, at, &made.rho_before));
     const int parts = tess__layer_parts(&made);
     made.moved_q = made.moved_k = 0;
-    if (made.strategy.ring > 1) {
+    if (made.strategy.ring > 1 && made.head_group) {
         made.moved_q = moved_blocks(made.q_order, made.q_cuts, made.groups, parts, info->q_blocks);
         made.moved_k = moved_blocks(made.k_order, made.k_cuts, made.groups, parts, info->k_blocks);
     }

@@ -268,12 +268,11 @@ tess_status tess__layer_from_shares(tess__arena *arena, const tess_plan_info *in
                                     const tess__layer_heads *in, const tess_share *shares,
                                     int64_t n, tess_plan_layer *layer)
 {
-    assert(in->strategy.ring == 1);
     tess_plan_layer made = bare_layer(in);
     const size_t bytes = (size_t)n * sizeof *shares;
     tess_share *mine = TESS_TAKE(arena, bytes);
     int64_t *first = TESS_TAKE(arena, ((size_t)info->ranks + 1) * sizeof *first);
-    TESS_TRY(make_cuts(arena, NULL, made.groups, 1, info->k_blocks, &made.k_cuts));
+    TESS_TRY(make_cuts(arena, NULL, made.groups, made.strategy.ring, info->k_blocks, &made.k_cuts));
     if (n)
         memcpy(mine, shares, bytes);
     qsort(mine, (size_t)n, sizeof *mine, by_rank);

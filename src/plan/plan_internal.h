@@ -85,6 +85,13 @@ static inline int tess__layer_parts(const tess_plan_layer *layer)
     return layer->strategy.ring > 1 ? layer->strategy.ring : layer->strategy.selective;
 }
 
+/* Heads are cut between the ranks of a node, and the sequence between nodes: a head may be in
+ * several groups, whose blocks are as they are. */
+static inline int tess__cuts_inside(const tess_strategy *strategy)
+{
+    return strategy->method == TESS_PLAN_FRACTIONAL && strategy->ring * strategy->selective > 1;
+}
+
 /* The place of a rank in the mesh of a layer, and back. Fractional layers have one group and no
  * parts: u = 0, s = rank. */
 static inline int tess__rank_group(const tess_plan_layer *layer, int rank)
@@ -130,10 +137,11 @@ typedef struct {
 tess_status tess__layer_from_heads(tess__arena *arena, const tess_plan_info *info,
                                    const tess__layer_heads *in, tess_plan_layer *layer);
 
-/* A layer of shares in any order, which must tile every head: fractional (all degrees 1), or
- * selective with heads each cut in its own way (degrees given, ring 1; a head's ranks in one
- * group). Neighbouring shares of one head on one rank become one. `in` gives method, degrees and
- * placement; its arrays are not read. */
+/* A layer of shares in any order, which must tile every head: fractional (all degrees 1, or heads
+ * cut inside of nodes: U x R or U x C), or selective with heads each cut in its own way (degrees
+ * given, ring 1; a head's ranks in one group). The ranks of a ring have shares of the same heads,
+ * and even parts of the keys. Neighbouring shares of one head on one rank become one. `in` gives
+ * method, degrees and placement; its arrays are not read. */
 tess_status tess__layer_from_shares(tess__arena *arena, const tess_plan_info *info,
                                     const tess__layer_heads *in, const tess_share *shares,
                                     int64_t n, tess_plan_layer *layer);
@@ -164,6 +172,11 @@ tess_status tess__layer_check(tess_ctx *ctx, const tess_plan_info *info,
 tess_status tess__plan_fits(const char *who, const tess_plan_info *info, const tess_work *work);
 
 /* ---- layer_loads.c: loads and imbalance of a layer under some work --------------------------- */
+
+/* The tiles of one ring group, (ring, ring). heads (n): its heads; not read where heads are cut. */
+tess_status tess__group_tiles(const tess_plan_info *info, const tess_plan_layer *layer,
+                              const tess_work *work, int at, int u, const int32_t *heads, int n,
+                              int64_t *tiles);
 
 /* Fills load_max, load_total, rho, rho_before, kv_copies, moved_q and moved_k from layer `at` of
  * the work. load_bound and predicted_ns stay. Cost: O(shares), the tiles of a ring (see

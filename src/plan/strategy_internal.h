@@ -29,11 +29,15 @@ static inline int64_t tess__shard(int64_t rows, int ranks, int p)
 /* With exact sums (kernels/fixed.c): ranks that may share the tokens. */
 enum { TESS__EXACT_RANKS = 8 };
 
-/* Heads of a group of a layer of whole heads. */
+/* Heads of a group of a layer of whole heads, or of heads that are cut inside of nodes. */
 static inline int64_t tess__group_heads(const tess_plan_info *info, const tess_plan_layer *layer,
                                         int u)
 {
     int64_t heads = 0;
+    if (!layer->head_group) {
+        const int rank = tess__rank_at(layer, u, 0);
+        return layer->first[rank + 1] - layer->first[rank]; /* a head's shares there are one */
+    }
     for (int h = 0; h < info->heads; h++)
         heads += layer->head_group[h] == u;
     return heads;

@@ -20,17 +20,18 @@ static int same_degrees(const tess_strategy *a, const tess_strategy *b)
     return a->ulysses == b->ulysses && a->ring == b->ring && a->selective == b->selective;
 }
 
-/* Whether a candidate is quickly planned: heads alone, or fractional. */
-static int is_quick(const tess_candidate *c)
-{
-    return c->strategy.ring * c->strategy.selective == 1;
-}
-
 /* Whether it is known which keys travel. */
 static int is_known(const tess__task *task, int at, const tess_candidate *c)
 {
     return c->strategy.selective == 1 || task->work->info.masks ||
            tess__union_share(&task->pricing, at, c->strategy.selective) > 0.0;
+}
+
+/* Whether a candidate is quickly planned, heads alone, or has no bound, fractional. */
+static int is_quick(const tess__layer_search *k, const tess_candidate *c)
+{
+    return c->strategy.ring * c->strategy.selective == 1 ||
+           (c->strategy.method == TESS_PLAN_FRACTIONAL && is_known(k->task, k->at, c));
 }
 
 /* Splits the heads of candidate i by its method. Ranks of unequal speed make the split depend on
@@ -253,11 +254,12 @@ static tess_status try_all(tess__layer_search *k)
 {
     for (int i = 0; i < k->n; i++) {
         k->settled[i] = !is_open(k, i);
-        if (!k->settled[i] && is_quick(&k->list[i]))
+        if (!k->settled[i] && is_quick(k, &k->list[i]))
             TESS_TRY(try_candidate(k, i));
     }
     for (int i = 0; i < k->n; i++)
-        if (!k->settled[i] && is_known(k->task, k->at, &k->list[i]))
+        if (!k->settled[i] && is_known(k->task, k->at, &k->list[i]) &&
+            !tess__cuts_inside(&k->list[i].strategy))
             set_bound(k, i, NULL);
         else
             k->settled[i] = 1;

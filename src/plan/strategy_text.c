@@ -3,6 +3,7 @@
  *
  *   auto                       the planner chooses
  *   fractional                 heads cut between ranks
+ *   fractional U8 x R4         inside of 4 nodes of 8, a ring (C: selected keys) between nodes
  *   refined U4 x R2            method, head groups x ranks of a ring
  *   db-sp U2 x C4              head groups x selective ranks
  *   lpt U4 x R2 sequence-inside   the placement, where it is not heads-inside

@@ -70,10 +70,22 @@ static tess_status gather_heads(tess__arena *arena, tess__job *job)
 {
     if (job->layer->strategy.ring == 1)
         return TESS_OK;
-    const int groups = job->layer->groups, heads = job->info->heads;
+    const tess_plan_layer *layer = job->layer;
+    const int groups = layer->groups, heads = job->info->heads;
+    const size_t most = layer->head_group ? (size_t)heads : (size_t)layer->n_shares;
     int32_t *at = TESS_TAKE(arena, ((size_t)groups + 1) * sizeof *at);
-    int32_t *list = TESS_TAKE(arena, (size_t)heads * sizeof *list);
-    tess__bucket_heads(job->layer->head_group, heads, groups, at, list);
+    int32_t *list = TESS_TAKE(arena, most * sizeof *list);
+    if (layer->head_group) {
+        tess__bucket_heads(layer->head_group, heads, groups, at, list);
+    } else { /* a head may be in several rings */
+        at[0] = 0;
+        for (int u = 0; u < groups; u++) {
+            const int rank = tess__rank_at(layer, u, 0);
+            at[u + 1] = at[u];
+            for (int64_t i = layer->first[rank]; i < layer->first[rank + 1]; i++)
+                list[at[u + 1]++] = layer->shares[i].head;
+        }
+    }
     job->heads = list;
     job->heads_at = at;
     return TESS_OK;

@@ -98,14 +98,10 @@ static tess_status find_last_use(const tess__job *job, int u, int s, const tess_
                                  tess_ring_step *step)
 {
     const tess_plan_layer *layer = job->layer;
-    const size_t ring = (size_t)layer->strategy.ring, cut = (size_t)u * (ring + 1);
+    const size_t ring = (size_t)layer->strategy.ring;
     int64_t *tiles = TESS_ALLOC(job->ctx, tess__bytes(ring * ring, sizeof *tiles));
-    const int32_t *order_q = layer->q_order, *order_k = layer->k_order;
-    const tess_status status = tess__work_tiles(
-        job->work, job->at, view->heads, view->n_heads,
-        order_q ? order_q + (size_t)u * (size_t)job->info->q_blocks : NULL, layer->q_cuts + cut,
-        order_k ? order_k + (size_t)u * (size_t)job->info->k_blocks : NULL, layer->k_cuts + cut,
-        layer->strategy.ring, tiles);
+    const tess_status status = tess__group_tiles(job->info, layer, job->work, job->at, u,
+                                                 view->heads, view->n_heads, tiles);
     for (size_t t = 0; status == TESS_OK && t < ring; t++) {
         const size_t part = (size_t)step[t].part;
         step[t].needed = tiles[(size_t)s * ring + part] > 0;

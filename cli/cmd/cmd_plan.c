@@ -266,13 +266,17 @@ static opt options[] = {
      .help = "with PLAN.json: check it with these masks, or this profile (.csv), and print the "
              "imbalance they have under the plan"},
     {"density", 0, OPT_PATH, offsetof(plan_values, density), "FILE.csv",
-     .help = "a density profile: columns step, layer, head, density"},
+     .help = "a density profile: columns step, layer, head, density; or, with --tiles, windows of "
+             "sliding tile attention: {\"step_layer_head\": [3, 3, 5], ...}"},
     {"mask", 0, OPT_PATH, offsetof(plan_values, mask), "FILE.npy",
-     .help = "block masks instead, bool or uint8: [layers,] heads, query blocks, key blocks"},
+     .help = "block masks instead, bool or uint8: [layers,] heads, query blocks, key blocks; or an "
+             ".npz of two integer tensors, counts of key blocks and their indices"},
     {"clips", 0, OPT_STRING, offsetof(plan_values, clips), "MIX.csv|CODE",
      .help =
          "clips of a training step instead, of several sizes: a file with the column tokens, or "
          "frames, height and width, and count, density, noise; or KnapFormer's codes"},
+    {"tiles", 0, OPT_STRING, offsetof(plan_values, tiles), "TxHxW",
+     .help = "tiles of a clip, frames x rows x columns, for windows in --density FILE.json"},
     {"column", 0, OPT_STRING, offsetof(plan_values, column), "NAME",
      .help = "the profile's column that holds the kept fraction; density unless given"},
     {"kept", 0, OPT_FLAG, offsetof(plan_values, kept),

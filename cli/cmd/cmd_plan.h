@@ -11,7 +11,7 @@ typedef struct {
     common common;
     const char *file;  /* a plan that was written before */
     const char *check; /* the work it is checked with */
-    const char *density, *mask, *column;
+    const char *density, *mask, *column, *tiles;
     int kept, dropped;
     const char *ranks; /* one number, which opts.ranks then is, or several */
     tess_plan_opts opts;
@@ -63,6 +63,9 @@ typedef struct {
     int first, steps; /* those that are planned */
     int layer, layers, heads;
 } plan_input;
+
+/* EINVAL where a file given as a plan is another kind of file, with what to do. */
+tess_status plan_check_plan(cli *c, const char *path);
 
 /* A profile, its column read as the options say. */
 tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,

@@ -16,12 +16,42 @@ static int place_of(int64_t number, const int64_t *list, int n)
     return -1;
 }
 
+static int ends_in(const char *path, const char *end)
+{
+    const size_t n = strlen(path), m = strlen(end);
+    return n > m && strcmp(path + n - m, end) == 0;
+}
+
+static int is_torch(const char *path)
+{
+    return ends_in(path, ".pt") || ends_in(path, ".pth");
+}
+
 tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,
                               tess_profile **profile)
 {
+    int tiles[3] = {0};
+    char more;
     if (v->kept && v->dropped)
         return out_usage(c, "--kept and --dropped exclude each other");
-    const tess_profile_opts opts = {.column = v->column,
+    if (is_torch(path))
+        return out_usage(c,
+                         "%s is a file of torch.save; convert densities 0..1 of (layers, heads): "
+                         "python3 -c \"import torch; d = torch.load('%s'); print('layer,head,"
+                         "density'); [print(l, h, float(x), sep=',') for l, r in enumerate(d) for "
+                         "h, x in enumerate(r)]\" >densities.csv",
+                         path, path);
+    if (v->tiles && (sscanf(v->tiles, "%dx%dx%d%c", &tiles[0], &tiles[1], &tiles[2], &more) != 3 ||
+                     tiles[0] < 1 || tiles[1] < 1 || tiles[2] < 1))
+        return out_usage(c, "--tiles is \"%.40s\", must be frames x rows x columns, such as 5x6x10",
+                         v->tiles);
+    if (!v->tiles && ends_in(path, ".json"))
+        return out_usage(c,
+                         "%s has windows of sliding tile attention, needs --tiles TxHxW, the "
+                         "tiles of a clip",
+                         path);
+    const tess_profile_opts opts = {.tiles = {tiles[0], tiles[1], tiles[2]},
+                                    .column = v->column,
                                     .meaning = v->kept      ? 1
                                                : v->dropped ? 2
                                                             : 0};
@@ -37,19 +67,27 @@ tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,
 /* What cannot be masks, said in a sentence that helps. */
 tess_status plan_check_masks(cli *c, const char *option, const char *path)
 {
-    const size_t n = strlen(path);
-    if ((n > 3 && strcmp(path + n - 3, ".pt") == 0) || (n > 4 && strcmp(path + n - 4, ".pth") == 0))
+    if (is_torch(path))
         return out_usage(c,
                          "%s: %s is a file of torch.save; convert it: python3 -c \"import numpy, "
                          "torch; numpy.save('masks.npy', torch.load('%s').bool().numpy())\"",
                          option, path, path);
     tess_plan *plan = NULL;
-    if (n > 5 && strcmp(path + n - 5, ".json") == 0 &&
-        tess_plan_load(c->ctx, path, &plan) == TESS_OK) {
+    if (ends_in(path, ".json") && tess_plan_load(c->ctx, path, &plan) == TESS_OK) {
         tess_plan_destroy(plan);
         return out_usage(c, "%s: %s is a plan, not masks; 'tessera plan %s' prints it", option,
                          path, path);
     }
+    return TESS_OK;
+}
+
+tess_status plan_check_plan(cli *c, const char *path)
+{
+    if (is_torch(path))
+        return plan_check_masks(c, "PLAN.json", path);
+    if (ends_in(path, ".npy") || ends_in(path, ".npz") || ends_in(path, ".csv"))
+        return out_usage(c, "%s is no plan; 'tessera plan %s %s' makes one from it", path,
+                         ends_in(path, ".csv") ? "--density" : "--mask", path);
     return TESS_OK;
 }
 

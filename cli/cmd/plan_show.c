@@ -191,6 +191,7 @@ static tess_status open_all(shown *s)
                                          : NULL;
     if (other)
         return out_usage(s->c, "%s makes a new plan, excludes PLAN.json", other);
+    TRY(plan_check_plan(s->c, v->file));
     TRY(tess_plan_file_open(s->c->ctx, v->file, &s->file));
     TRY(tess_plan_file_query(s->file, &s->v));
     TRY(tess_plan_query(s->v.plan[0], &s->info));

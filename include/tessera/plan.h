@@ -50,8 +50,9 @@ typedef struct {
 TESS_API tess_status tess_work_from_masks(tess_ctx *ctx, const tess_mask_set *masks,
                                           tess_work **work);
 
-/* Masks from a file with one tensor: BOOL, or U8 of 0 and 1, ([layers,] heads, q_blocks, k_blocks).
- */
+/* Masks from a file with one tensor: BOOL, or U8 of 0 and 1, ([layers,] heads, q_blocks, k_blocks);
+ * or with two of I32 or I64: counts, ([layers,] heads, q_blocks), and indices of key blocks, the
+ * same with a row of them, of which the first counts are read. */
 typedef struct {
     int32_t group, unit;        /* rows of a block; both 0: unknown */
     int64_t tokens_q, tokens_k; /* 0: as many as whole blocks have */
@@ -114,6 +115,8 @@ typedef struct {
                            exist; a name that contradicts this is worth a warning in the log. */
     int meaning;        /* 1: the column is the kept fraction, 2: the dropped one, whatever its name
                            says, without a warning; 0: the kept one */
+    int tiles[3];       /* of a clip, frames, rows, columns: for a .json of sliding tile attention,
+                           {"step_layer_head": [frames, rows, columns]} in tiles */
 } tess_profile_opts;
 
 typedef struct {

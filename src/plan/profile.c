@@ -347,6 +347,17 @@ tess_status tess_profile_open(tess_ctx *ctx, const char *path, const tess_profil
     if (opts)
         TESS_TRY(tess__check_range(__func__, "meaning", opts->meaning, 0, 2));
     tess__source source;
+    const size_t n = strlen(path);
+    if (n > 5 && strcmp(path + n - 5, ".json") == 0) {
+        static const int none[3];
+        const int *tiles = opts ? opts->tiles : none;
+        if (tiles[0] < 1 || tiles[1] < 1 || tiles[2] < 1)
+            return tess__invalid(__func__,
+                                 "tiles is %dx%dx%d, must be the tiles of a clip for windows of "
+                                 "sliding tile attention, such as 5x6x10",
+                                 tiles[0], tiles[1], tiles[2]);
+        return tess__profile_windows(ctx, path, tiles, profile);
+    }
     TESS_TRY(tess__source_open(path, &source));
     const tess_status status =
         tess__profile_read(ctx, path, source.data, source.bytes, opts, profile);

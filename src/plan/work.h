@@ -161,9 +161,17 @@ tess_status tess__work_from_shares(const char *who, tess_ctx *ctx, const tess__h
 tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
                             const tess_mask_opts *opts, tess_work **work);
 
+/* work_lists.c: the same from a file of two tensors, counts and indices of key blocks. */
+tess_status tess__work_read_lists(tess_ctx *ctx, const char *name, tess_file *file,
+                                  const tess_mask_opts *opts, tess_work **work);
+
 /* profile.c: tess_profile_open of a text in memory, which `name` stands for in sentences. */
 tess_status tess__profile_read(tess_ctx *ctx, const char *name, const void *text, size_t bytes,
                                const tess_profile_opts *opts, tess_profile **profile);
+
+/* profile_windows.c: a profile from a .json of windows of sliding tile attention. */
+tess_status tess__profile_windows(tess_ctx *ctx, const char *path, const int tiles[3],
+                                  tess_profile **profile);
 
 /* profile_write.c: the first line of a profile's file, and any other one; returns its bytes. */
 #define TESS_PROFILE_HEAD "step,layer,head,density\n"

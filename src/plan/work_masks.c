@@ -245,6 +245,10 @@ tess_status tess__work_read(tess_ctx *ctx, const char *name, tess_file *file,
     tess_tensor t;
     tess_mask_set m;
     tess_work *made = NULL;
+    tess_file_info info;
+    TESS_TRY(tess_file_query(file, &info));
+    if (info.tensors == 2)
+        return tess__work_read_lists(ctx, name, file, opts ? opts : &none, work);
     TESS_TRY(tess_file_tensor(file, NULL, &t));
     TESS_TRY(read_shape(name, &t, opts ? opts : &none, &m));
     TESS_TRY(make(ctx, &m, &made));

@@ -246,6 +246,8 @@ static void imbalances_are_reported(void **state)
         assert_true(isnan(s.first_step[r].passes_predicted_ms)); /* not measured before */
         assert_true(last->passes_predicted_ms > 0.0);
     }
+    /* Equal machines of which one is said to be thrice as fast: it takes thrice as long. */
+    assert_true(s.last_step[0].imbalance_measured > 1.2);
     opts.speeds = "3,1,1";
     story wrong = {.opts = &opts, .ranks = 2, .sizes = three_sizes};
     CHECK_FAILS(run_story(&wrong), TESS_EINVAL,

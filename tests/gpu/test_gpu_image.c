@@ -92,7 +92,7 @@ static void test_what_ptxas_says(void **state)
         }
     }
     fclose(log);
-    for (const char *p = IMAGE_ARCHS; *p; p = strchr(p, ';') ? strchr(p, ';') + 1 : "")
+    for (const char *p = IMAGE_ARCHS; *p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : "")
         archs++;
     assert_int_equal(found, archs * ROWS);
     assert_true(tess__gpu_image_bytes > 0);

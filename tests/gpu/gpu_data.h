@@ -20,17 +20,21 @@ typedef struct {
     int32_t group, unit;
     double density; /* of units in each list; every fifth list is empty unless `full` */
     int full, token_major;
+    int apart; /* each tensor of the device has strides of its own, with padding in between */
     int32_t n_q, n_k;
 } gpu_problem;
+
+/* The tensors of the device: five of 16 bits, three of floats. */
+typedef enum { GPU_Q, GPU_K, GPU_V, GPU_O, GPU_DOUT, GPU_DQ, GPU_DK, GPU_DV } gpu_tensor;
 
 typedef struct {
     gpu_problem p;
     tess_ctx *ctx;
     tess_selection *sel;
     tess_selection_lists lists;
-    u16 *q, *k, *v, *o, *dout; /* as the device has them */
+    u16 *q, *k, *v, *o, *dout; /* as the device has them: device_view */
     float *lse, *dlse;
-    float *q32, *k32, *v32, *dout32; /* the same values */
+    float *q32, *k32, *v32, *dout32; /* the same values, without padding: view_of */
     int *bounds_q;
 } gpu_case;
 
@@ -42,15 +46,72 @@ static inline u16 round_half(int fp16, float x, float *value)
     return h;
 }
 
-static inline void make_tensor(const gpu_case *c, int64_t tokens, uint64_t seed, u16 **half,
+/* A view of (batch, heads, tokens, dim), or (batch, tokens, heads, dim). */
+static inline tess_view view_of(const gpu_case *c, const void *data, tess_dtype dtype,
+                                int64_t tokens)
+{
+    const int64_t d = c->p.dim, h = c->p.heads;
+    if (c->p.token_major)
+        return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, d, h * d};
+    return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, tokens * d, d};
+}
+
+static inline int64_t tokens_of(const gpu_case *c, gpu_tensor t)
+{
+    return t == GPU_K || t == GPU_V || t == GPU_DK || t == GPU_DV ? c->p.tk : c->p.tq;
+}
+
+/* The same of a tensor of the device. Apart: no two tensors have a stride in common, in bytes, and
+ * each stride has padding, which is a multiple of 16 bytes. */
+static inline tess_view device_view(const gpu_case *c, gpu_tensor t, const void *data)
+{
+    const tess_dtype half = c->p.fp16 ? TESS_DTYPE_F16 : TESS_DTYPE_BF16;
+    const int64_t tokens = tokens_of(c, t), pad = 8 * ((int64_t)t + 1);
+    tess_view v = view_of(c, data, t >= GPU_DQ ? TESS_DTYPE_F32 : half, tokens);
+    if (!c->p.apart)
+        return v;
+    int64_t *const inner = c->p.token_major ? &v.stride_h : &v.stride_s;
+    int64_t *const outer = c->p.token_major ? &v.stride_s : &v.stride_h;
+    *inner = c->p.dim + pad;
+    *outer = *inner * (c->p.token_major ? c->p.heads : tokens) + pad + 8;
+    v.stride_b = *outer * (c->p.token_major ? tokens : c->p.heads) + pad + 16;
+    return v;
+}
+
+/* To the end of the last row. */
+static inline size_t device_bytes(const gpu_case *c, gpu_tensor t)
+{
+    const tess_view v = device_view(c, t, NULL);
+    const int64_t last = (c->p.batch - 1) * v.stride_b + (c->p.heads - 1) * v.stride_h +
+                         (tokens_of(c, t) - 1) * v.stride_s;
+    return (size_t)(last + c->p.dim) * tess_dtype_size(v.dtype);
+}
+
+/* All bits set, which is NaN: also what padding has, in and out. */
+static inline void *spoilt(void *data, size_t bytes)
+{
+    return memset(data, 0xff, bytes);
+}
+
+/* Values and their roundings. */
+static inline void make_tensor(const gpu_case *c, gpu_tensor t, uint64_t seed, u16 **half,
                                float **value)
 {
-    const size_t n = (size_t)(c->p.batch * c->p.heads * tokens * c->p.dim);
-    *half = malloc(n * sizeof **half);
+    const int64_t tokens = tokens_of(c, t), h = c->p.heads, dim = c->p.dim;
+    const size_t n = (size_t)(c->p.batch * h * tokens * dim), bytes = device_bytes(c, t);
+    *half = spoilt(malloc(bytes), bytes);
     *value = malloc(n * sizeof **value);
     fill_normal(*value, n, seed);
-    for (size_t i = 0; i < n; i++)
-        (*half)[i] = round_half(c->p.fp16, (*value)[i], &(*value)[i]);
+    const tess_view to = device_view(c, t, *half);
+    const tess_view from = view_of(c, *value, TESS_DTYPE_F32, tokens);
+    for (int64_t i = 0; i < (int64_t)n; i++) {
+        const int64_t d = i % dim, s = i / dim % tokens, head = i / dim / tokens;
+        const int64_t b = head / h;
+        float *const x =
+            *value + b * from.stride_b + head % h * from.stride_h + s * from.stride_s + d;
+        (*half)[b * to.stride_b + head % h * to.stride_h + s * to.stride_s + d] =
+            round_half(c->p.fp16, *x, x);
+    }
 }
 
 static inline int64_t *growing_bounds(int64_t tokens, int32_t *n)
@@ -109,12 +170,11 @@ static inline gpu_case make_case(tess_ctx *ctx, const gpu_problem *p, uint64_t s
     gpu_case c = {.p = *p, .ctx = ctx};
     const size_t rows = (size_t)(p->batch * p->heads * p->tq);
     make_lists(&c, seed);
-    make_tensor(&c, p->tq, seed + 1, &c.q, &c.q32);
-    make_tensor(&c, p->tk, seed + 2, &c.k, &c.k32);
-    make_tensor(&c, p->tk, seed + 3, &c.v, &c.v32);
-    make_tensor(&c, p->tq, seed + 4, &c.dout, &c.dout32);
-    c.o = malloc(rows * (size_t)p->dim * sizeof *c.o);
-    memset(c.o, 0xff, rows * (size_t)p->dim * sizeof *c.o);
+    make_tensor(&c, GPU_Q, seed + 1, &c.q, &c.q32);
+    make_tensor(&c, GPU_K, seed + 2, &c.k, &c.k32);
+    make_tensor(&c, GPU_V, seed + 3, &c.v, &c.v32);
+    make_tensor(&c, GPU_DOUT, seed + 4, &c.dout, &c.dout32);
+    c.o = spoilt(malloc(device_bytes(&c, GPU_O)), device_bytes(&c, GPU_O));
     c.lse = malloc(rows * sizeof *c.lse);
     memset(c.lse, 0xff, rows * sizeof *c.lse);
     c.dlse = malloc(rows * sizeof *c.dlse);
@@ -134,19 +194,10 @@ static inline void free_case(gpu_case *c)
         free(all[i]);
 }
 
-/* A view of (batch, heads, tokens, dim), or (batch, tokens, heads, dim). */
-static inline tess_view view_of(const gpu_case *c, const void *data, tess_dtype dtype,
-                                int64_t tokens)
+static inline tess_gpu_rows rows_of(const gpu_case *c, gpu_tensor t, const void *data)
 {
-    const int64_t d = c->p.dim, h = c->p.heads;
-    if (c->p.token_major)
-        return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, d, h * d};
-    return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, tokens * d, d};
-}
-
-static inline tess_gpu_rows rows_of(const gpu_case *c, const void *data, int64_t tokens, int bytes)
-{
-    const tess_view v = view_of(c, data, TESS_DTYPE_BF16, tokens);
+    const tess_view v = device_view(c, t, data);
+    const int64_t bytes = (int64_t)tess_dtype_size(v.dtype);
     return (tess_gpu_rows){v.data, v.stride_b * bytes, v.stride_h * bytes,
                            (int)(v.stride_s * bytes), 0};
 }
@@ -170,10 +221,11 @@ static inline int largest_group(const gpu_case *c)
     return most;
 }
 
-/* got in the order of the problem as doubles in the order (batch, heads, tokens, dim). */
-static inline double *in_order(const gpu_case *c, const void *got, tess_dtype dtype, int64_t tokens)
+/* A tensor of the device as doubles in the order (batch, heads, tokens, dim). */
+static inline double *in_order(const gpu_case *c, gpu_tensor t, const void *got)
 {
-    const tess_view v = view_of(c, got, dtype, tokens);
+    const tess_view v = device_view(c, t, got);
+    const int64_t tokens = tokens_of(c, t);
     double *const x = malloc(sizeof *x * (size_t)(c->p.batch * c->p.heads * tokens * c->p.dim) + 1);
     size_t i = 0;
     for (int b = 0; b < c->p.batch; b++)
@@ -182,9 +234,9 @@ static inline double *in_order(const gpu_case *c, const void *got, tess_dtype dt
                 for (int d = 0; d < c->p.dim; d++) {
                     const int64_t at = b * v.stride_b + h * v.stride_h + s * v.stride_s + d;
                     const u16 *const half = v.data;
-                    x[i++] = dtype == TESS_DTYPE_F32 ? ((const float *)v.data)[at]
-                             : c->p.fp16             ? emulation_fp16(half[at])
-                                                     : as_float((u32)half[at] << 16);
+                    x[i++] = v.dtype == TESS_DTYPE_F32 ? ((const float *)v.data)[at]
+                             : c->p.fp16               ? emulation_fp16(half[at])
+                                                       : as_float((u32)half[at] << 16);
                 }
     return x;
 }

@@ -92,7 +92,7 @@ typedef struct {
     float *dq, *dk, *dv, *delta;
     float *rows[2];
     int *first, *group, *place;
-    size_t q_bytes, k_bytes;
+    size_t dq_bytes, dk_bytes, dv_bytes;
 } gradients;
 
 static void launch(const char *name, const void *args, i64 blocks, u32 seed)
@@ -127,7 +127,7 @@ static void make_output(gpu_case *c)
     const tess_view q = view_of(c, c->q32, TESS_DTYPE_F32, c->p.tq);
     const tess_view k = view_of(c, c->k32, TESS_DTYPE_F32, c->p.tk);
     const tess_view v = view_of(c, c->v32, TESS_DTYPE_F32, c->p.tk);
-    const tess_view o = view_of(c, c->o, TESS_DTYPE_BF16, c->p.tq);
+    const tess_view o = device_view(c, GPU_O, c->o);
     double *const out = malloc(n * sizeof *out), *const lse = malloc(rows * sizeof *lse);
     CHECK_OK(ref_attn_forward(c->ctx, &shape, &c->lists, &q, &k, &v, out, lse));
     for (size_t i = 0; i < rows; i++) {
@@ -148,11 +148,12 @@ static gradients make_gradients(const gpu_case *c)
 {
     const size_t heads = (size_t)(c->p.batch * c->p.heads),
                  n = (size_t)c->lists.offsets[c->lists.lists];
-    gradients g = {.q_bytes = heads * (size_t)(c->p.tq * c->p.dim) * sizeof(float),
-                   .k_bytes = heads * (size_t)(c->p.tk * c->p.dim) * sizeof(float)};
-    g.dq = malloc(g.q_bytes);
-    g.dk = malloc(g.k_bytes);
-    g.dv = malloc(g.k_bytes);
+    gradients g = {.dq_bytes = device_bytes(c, GPU_DQ),
+                   .dk_bytes = device_bytes(c, GPU_DK),
+                   .dv_bytes = device_bytes(c, GPU_DV)};
+    g.dq = malloc(g.dq_bytes);
+    g.dk = malloc(g.dk_bytes);
+    g.dv = malloc(g.dv_bytes);
     g.delta = malloc(heads * (size_t)c->p.tq * sizeof(float));
     g.first = malloc(heads * (size_t)(c->lists.shape.n_k + 1) * sizeof(int));
     g.group = malloc(n * sizeof(int) + 1);
@@ -182,14 +183,14 @@ static tess_gpu_backward_args backward_args(const gpu_case *c, const gradients *
     const int bm = block_rows(c);
     return (tess_gpu_backward_args){
         .lists = lists_of(c),
-        .q = rows_of(c, c->q, c->p.tq, 2),
-        .k = rows_of(c, c->k, c->p.tk, 2),
-        .v = rows_of(c, c->v, c->p.tk, 2),
-        .o = rows_of(c, c->o, c->p.tq, 2),
-        .dout = rows_of(c, c->dout, c->p.tq, 2),
-        .dq = rows_of(c, g->dq, c->p.tq, 4),
-        .dk = rows_of(c, g->dk, c->p.tk, 4),
-        .dv = rows_of(c, g->dv, c->p.tk, 4),
+        .q = rows_of(c, GPU_Q, c->q),
+        .k = rows_of(c, GPU_K, c->k),
+        .v = rows_of(c, GPU_V, c->v),
+        .o = rows_of(c, GPU_O, c->o),
+        .dout = rows_of(c, GPU_DOUT, c->dout),
+        .dq = rows_of(c, GPU_DQ, g->dq),
+        .dk = rows_of(c, GPU_DK, g->dk),
+        .dv = rows_of(c, GPU_DV, g->dv),
         .lse = c->lse,
         .dlse = c->dlse,
         .tiles = (largest_group(c) + bm - 1) / bm,
@@ -209,8 +210,8 @@ static tess_gpu_sum_args sum_args(const gpu_case *c, const gradients *g)
 {
     const int bm = block_rows(c);
     return (tess_gpu_sum_args){.lists = lists_of(c),
-                               .dk = rows_of(c, g->dk, c->p.tk, 4),
-                               .dv = rows_of(c, g->dv, c->p.tk, 4),
+                               .dk = rows_of(c, GPU_DK, g->dk),
+                               .dv = rows_of(c, GPU_DV, g->dv),
                                .first = g->first,
                                .group = g->group,
                                .place = g->place,
@@ -281,7 +282,8 @@ static void backward_blocks(const gpu_case *c, gradients *g, u32 seed)
 /* S, P and dS are rounded once each, and o: about twice the error of the forward pass. */
 static void compare(const gpu_case *c, const gradients *g)
 {
-    const size_t nq = g->q_bytes / sizeof(float), nk = g->k_bytes / sizeof(float);
+    const size_t row = (size_t)(c->p.batch * c->p.heads * c->p.dim);
+    const size_t nq = row * (size_t)c->p.tq, nk = row * (size_t)c->p.tk;
     const double bar = c->p.fp16 ? 6e-4 : 5e-3;
     const tess_attn_shape shape = shape_of(c);
     const tess_view q = view_of(c, c->q32, TESS_DTYPE_F32, c->p.tq);
@@ -290,9 +292,9 @@ static void compare(const gpu_case *c, const gradients *g)
     const tess_view dout = view_of(c, c->dout32, TESS_DTYPE_F32, c->p.tq);
     double *const dq = malloc(nq * sizeof *dq);
     double *const dk = malloc(nk * sizeof *dk), *const dv = malloc(nk * sizeof *dv);
-    double *const got_q = in_order(c, g->dq, TESS_DTYPE_F32, c->p.tq);
-    double *const got_k = in_order(c, g->dk, TESS_DTYPE_F32, c->p.tk);
-    double *const got_v = in_order(c, g->dv, TESS_DTYPE_F32, c->p.tk);
+    double *const got_q = in_order(c, GPU_DQ, g->dq);
+    double *const got_k = in_order(c, GPU_DK, g->dk);
+    double *const got_v = in_order(c, GPU_DV, g->dv);
     CHECK_OK(ref_attn_backward(c->ctx, &shape, &c->lists, &q, &k, &v, &dout, c->dlse, dq, dk, dv));
     CHECK_CLOSE(got_q, dq, nq, bar);
     CHECK_CLOSE(got_k, dk, nk, bar);
@@ -304,9 +306,9 @@ static void compare(const gpu_case *c, const gradients *g)
 
 static void spoil(gradients *g)
 {
-    memset(g->dq, 0xff, g->q_bytes);
-    memset(g->dk, 0xff, g->k_bytes);
-    memset(g->dv, 0xff, g->k_bytes);
+    spoilt(g->dq, g->dq_bytes);
+    spoilt(g->dk, g->dk_bytes);
+    spoilt(g->dv, g->dv_bytes);
 }
 
 static void test_token_lists(void **state)
@@ -316,6 +318,7 @@ static void test_token_lists(void **state)
         for (int fp16 = 0; fp16 < (SANITIZED ? 1 : 2); fp16++) {
             gpu_problem p = token_problems[i];
             p.fp16 = fp16;
+            p.apart = 1;
             gpu_case c = make_case(ctx, &p, 30 + i);
             make_output(&c);
             gradients g = make_gradients(&c), other = make_gradients(&c);
@@ -326,15 +329,15 @@ static void test_token_lists(void **state)
             for (u32 seed = 1; seed < orders; seed++) { /* any number of rounds, any order */
                 spoil(&other);
                 backward_ordered(&c, &other, 1 + seed % 4, seed);
-                assert_memory_equal(other.dq, g.dq, g.q_bytes);
-                assert_memory_equal(other.dk, g.dk, g.k_bytes);
-                assert_memory_equal(other.dv, g.dv, g.k_bytes);
+                assert_memory_equal(other.dq, g.dq, g.dq_bytes);
+                assert_memory_equal(other.dk, g.dk, g.dk_bytes);
+                assert_memory_equal(other.dv, g.dv, g.dv_bytes);
             }
             for (u32 seed = 0; seed < 4; seed++) {
                 spoil(&other);
                 backward_atomic(&c, &other, seed);
                 compare(&c, &other);
-                assert_memory_equal(other.dq, g.dq, g.q_bytes);
+                assert_memory_equal(other.dq, g.dq, g.dq_bytes);
             }
             free_gradients(&g);
             free_gradients(&other);
@@ -349,6 +352,7 @@ static void test_block_lists(void **state)
         for (int fp16 = 0; fp16 < (SANITIZED ? 1 : 2); fp16++) {
             gpu_problem p = block_problems[i];
             p.fp16 = fp16;
+            p.apart = 1;
             gpu_case c = make_case(ctx, &p, 50 + i);
             make_output(&c);
             gradients g = make_gradients(&c), other = make_gradients(&c);
@@ -358,9 +362,9 @@ static void test_block_lists(void **state)
             for (u32 seed = 1; seed < (SANITIZED ? 3u : 16u); seed++) {
                 spoil(&other);
                 backward_blocks(&c, &other, seed);
-                assert_memory_equal(other.dq, g.dq, g.q_bytes);
-                assert_memory_equal(other.dk, g.dk, g.k_bytes);
-                assert_memory_equal(other.dv, g.dv, g.k_bytes);
+                assert_memory_equal(other.dq, g.dq, g.dq_bytes);
+                assert_memory_equal(other.dk, g.dk, g.dk_bytes);
+                assert_memory_equal(other.dv, g.dv, g.dv_bytes);
             }
             free_gradients(&g);
             free_gradients(&other);

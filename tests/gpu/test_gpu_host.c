@@ -83,19 +83,16 @@ static device_case make_device_case(tess_gpu *gpu, const gpu_problem *p, uint64_
 {
     device_case d = {.c = make_case(ctx, p, seed)};
     const gpu_case *const c = &d.c;
-    const size_t q = (size_t)(p->batch * p->heads * p->tq),
-                 k = (size_t)(p->batch * p->heads * p->tk);
-    const size_t dim = (size_t)p->dim;
-    const tess_dtype half = p->fp16 ? TESS_DTYPE_F16 : TESS_DTYPE_BF16;
+    const size_t q = (size_t)(p->batch * p->heads * p->tq);
     d.shape.attn = shape_of(c);
-    d.q = view_of(c, copy_in(c->q, q * dim * 2), half, p->tq);
-    d.k = view_of(c, copy_in(c->k, k * dim * 2), half, p->tk);
-    d.v = view_of(c, copy_in(c->v, k * dim * 2), half, p->tk);
-    d.dout = view_of(c, copy_in(c->dout, q * dim * 2), half, p->tq);
-    d.o = view_of(c, fake_memory(q * dim * 2, 0), half, p->tq);
-    d.dq = view_of(c, fake_memory(q * dim * 4, 0), TESS_DTYPE_F32, p->tq);
-    d.dk = view_of(c, fake_memory(k * dim * 4, 0), TESS_DTYPE_F32, p->tk);
-    d.dv = view_of(c, fake_memory(k * dim * 4, 0), TESS_DTYPE_F32, p->tk);
+    d.q = device_view(c, GPU_Q, copy_in(c->q, device_bytes(c, GPU_Q)));
+    d.k = device_view(c, GPU_K, copy_in(c->k, device_bytes(c, GPU_K)));
+    d.v = device_view(c, GPU_V, copy_in(c->v, device_bytes(c, GPU_V)));
+    d.dout = device_view(c, GPU_DOUT, copy_in(c->dout, device_bytes(c, GPU_DOUT)));
+    d.o = device_view(c, GPU_O, fake_memory(device_bytes(c, GPU_O), 0));
+    d.dq = device_view(c, GPU_DQ, fake_memory(device_bytes(c, GPU_DQ), 0));
+    d.dk = device_view(c, GPU_DK, fake_memory(device_bytes(c, GPU_DK), 0));
+    d.dv = device_view(c, GPU_DV, fake_memory(device_bytes(c, GPU_DV), 0));
     d.lse = fake_memory(q * 4, 0);
     d.dlse = copy_in(c->dlse, q * 4);
     tess_sel_shape shape = c->lists.shape; /* as the caller gave it: one size, or bounds */
@@ -130,11 +127,12 @@ static tess_status run_backward(tess_gpu *gpu, device_case *d, void *work, int64
                                   &d->dv, work, bytes, NULL);
 }
 
-static void check_result(const device_case *d, const tess_view *got, int64_t tokens,
+static void check_result(const device_case *d, gpu_tensor t, const tess_view *got,
                          const double *want, double bar)
 {
-    double *const x = in_order(&d->c, got->data, got->dtype, tokens);
-    CHECK_CLOSE(x, want, (size_t)(d->c.p.batch * d->c.p.heads * tokens * d->c.p.dim), bar);
+    const int64_t rows = d->c.p.batch * d->c.p.heads * tokens_of(&d->c, t);
+    double *const x = in_order(&d->c, t, got->data);
+    CHECK_CLOSE(x, want, (size_t)(rows * d->c.p.dim), bar);
     free(x);
 }
 
@@ -153,11 +151,11 @@ static void check_all(const device_case *d)
     double *const dk = malloc(keys * dim * 8), *const dv = malloc(keys * dim * 8);
     CHECK_OK(ref_attn_forward(ctx, &shape, &c->lists, &q, &k, &v, o, lse));
     CHECK_OK(ref_attn_backward(ctx, &shape, &c->lists, &q, &k, &v, &dout, c->dlse, dq, dk, dv));
-    check_result(d, &d->o, c->p.tq, o, c->p.fp16 ? 6e-4 : 4e-3);
+    check_result(d, GPU_O, &d->o, o, c->p.fp16 ? 6e-4 : 4e-3);
     CHECK_CLOSE(d->lse, lse, rows, 2e-6);
-    check_result(d, &d->dq, c->p.tq, dq, c->p.fp16 ? 6e-4 : 5e-3);
-    check_result(d, &d->dk, c->p.tk, dk, c->p.fp16 ? 6e-4 : 5e-3);
-    check_result(d, &d->dv, c->p.tk, dv, c->p.fp16 ? 6e-4 : 5e-3);
+    check_result(d, GPU_DQ, &d->dq, dq, c->p.fp16 ? 6e-4 : 5e-3);
+    check_result(d, GPU_DK, &d->dk, dk, c->p.fp16 ? 6e-4 : 5e-3);
+    check_result(d, GPU_DV, &d->dv, dv, c->p.fp16 ? 6e-4 : 5e-3);
     void *const all[] = {o, lse, dq, dk, dv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -169,8 +167,10 @@ static void test_forward_and_backward(void **state)
     tess_gpu *gpu = NULL;
     CHECK_OK(tess_gpu_open(ctx, 0, &gpu));
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        device_case d = make_device_case(gpu, &problems[i], 70 + i);
-        const size_t bytes = (size_t)(d.c.p.batch * d.c.p.heads * d.c.p.tk * d.c.p.dim) * 4;
+        gpu_problem p = problems[i];
+        p.apart = 1;
+        device_case d = make_device_case(gpu, &p, 70 + i);
+        const size_t bytes = device_bytes(&d.c, GPU_DK);
         int64_t all = 0, some = 0;
         fake_driver.seed = (unsigned)i + 2;
         CHECK_OK(run_forward(gpu, &d));
@@ -188,7 +188,7 @@ static void test_forward_and_backward(void **state)
         CHECK_OK(tess_gpu_attn_workspace(gpu, &d.shape, d.sel, least, &some));
         assert_int_equal(some, least);
         work = fake_memory((size_t)some, 0);
-        memset(d.dk.data, 0xff, bytes);
+        spoilt(d.dk.data, bytes);
         const long before = fake_driver.launches;
         CHECK_OK(run_backward(gpu, &d, work, some));
         assert_memory_equal(d.dk.data, dk, bytes);
@@ -214,7 +214,7 @@ static void test_forward_and_backward(void **state)
 static void test_select_then_attend(void **state)
 {
     (void)state;
-    enum { TQ = 64, TK = 120, RANK = 8, KEEP = 30, GROUPS = 2 };
+    enum { TQ = 64, TK = 120, RANK = 8, KEEP = 30, GROUPS = 2, Q_ROW = 12, K_ROW = 20 };
     tess_gpu *gpu = NULL;
     CHECK_OK(tess_gpu_open(ctx, 0, &gpu));
     const gpu_problem p = {.batch = 1,
@@ -227,12 +227,12 @@ static void test_select_then_attend(void **state)
                            .density = 0.9,
                            .full = 1};
     device_case d = make_device_case(gpu, &p, 5);
-    float *const q = fake_memory(GROUPS * RANK * 4, 0), *const k = fake_memory(TK * RANK * 4, 0);
-    fill_normal(q, GROUPS * RANK, 1);
-    fill_normal(k, TK * RANK, 2);
+    float *const q = fake_memory(GROUPS * Q_ROW * 4, 0), *const k = fake_memory(TK * K_ROW * 4, 0);
+    fill_normal(q, GROUPS * Q_ROW, 1);
+    fill_normal(k, TK * K_ROW, 2);
     const int32_t keep = KEEP;
-    const tess_view vq = {q, TESS_DTYPE_F32, GROUPS * RANK, GROUPS * RANK, RANK};
-    const tess_view vk = {k, TESS_DTYPE_F32, TK * RANK, TK * RANK, RANK};
+    const tess_view vq = {q, TESS_DTYPE_F32, GROUPS * Q_ROW, GROUPS * Q_ROW, Q_ROW};
+    const tess_view vk = {k, TESS_DTYPE_F32, TK * K_ROW, TK * K_ROW, K_ROW};
     CHECK_OK(tess_gpu_select(gpu, &(tess_gpu_select_in){&vq, &vk, RANK, &keep}, d.sel, NULL));
     int64_t offsets[GROUPS + 1] = {0, KEEP, 2 * KEEP};
     int32_t indices[2 * KEEP];
@@ -245,8 +245,8 @@ static void test_select_then_attend(void **state)
                 *s = 0.0;
                 score[0] = 0.0;
                 for (int r = 0; r < RANK; r++) {
-                    score[0] += (double)q[g * RANK + r] * k[j * RANK + r];
-                    *s += i == j ? 0.0 : (double)q[g * RANK + r] * k[i * RANK + r];
+                    score[0] += (double)q[g * Q_ROW + r] * k[j * K_ROW + r];
+                    *s += i == j ? 0.0 : (double)q[g * Q_ROW + r] * k[i * K_ROW + r];
                 }
                 above += i != j && score[1] > score[0];
             }

@@ -93,16 +93,28 @@ static void check_list(const select_problem *p, const double *score, const int *
     }
 }
 
+/* The same rows with so many bytes of NaN after each, and after each head. */
+static tess_gpu_rows with_padding(const select_problem *p, const float *x, int rows, int bytes)
+{
+    const i64 own = p->rank * (i64)sizeof(float), row = own + bytes, head = rows * row + bytes;
+    u8 *const to = memset(malloc((size_t)(p->heads * head)), 0xff, (size_t)(p->heads * head));
+    for (i64 h = 0; h < p->heads; h++)
+        for (i64 r = 0; r < rows; r++)
+            memcpy(to + h * head + r * row, x + (h * rows + r) * p->rank, (size_t)own);
+    return (tess_gpu_rows){to, p->heads * head, head, (int)row, 0};
+}
+
 static void run(const select_problem *p, arrays *x, u32 seed)
 {
     const emulated_kernel *const kernel = find_emulated(p->rank <= 16   ? "select_r16"
                                                         : p->rank <= 32 ? "select_r32"
                                                                         : "select_r64");
     assert_non_null(kernel);
-    const int row = p->rank * 4;
+    const tess_gpu_rows q = with_padding(p, x->q, p->n_q, 16),
+                        k = with_padding(p, x->k, p->n_k, 48);
     const tess_gpu_select_args args = {
-        .q = {(u8 *)x->q, (i64)p->heads * p->n_q * row, (i64)p->n_q * row, row, 0},
-        .k = {(u8 *)x->k, (i64)p->heads * p->n_k * row, (i64)p->n_k * row, row, 0},
+        .q = q,
+        .k = k,
         .keep = x->keep,
         .offsets = x->offsets,
         .indices = x->indices,
@@ -114,6 +126,8 @@ static void run(const select_problem *p, arrays *x, u32 seed)
     const i64 blocks = (i64)p->heads * ((p->n_q + 15) / 16);
     const char *const problem = emulation_run(&(emulation_launch){
         kernel->run, &args, blocks, kernel->threads, kernel->shared_bytes, seed});
+    free(q.data);
+    free(k.data);
     if (problem)
         fail_msg("%d of %d, rank %d, seed %u: %s", p->keep, p->n_k, p->rank, seed, problem);
 }

@@ -12,17 +12,18 @@ typedef struct {
     int kind; /* of scores */
 } select_problem;
 
-enum { NORMAL, TIES, EQUAL, SOME_NAN, SORTED, ONE_ROW_OFF };
+enum { NORMAL, TIES, EQUAL, SOME_NAN, SORTED, ONE_ROW_OFF, ABOVE_SAMPLE };
 
 static const select_problem problems[] = {
-    {2, 20, 300, 16, 30, NORMAL},       {1, 16, 100, 8, 1, NORMAL},
-    {1, 5, 257, 64, 257, NORMAL},       {1, 33, 2100, 16, 210, NORMAL},
-    {1, 16, 4099, 16, 41, NORMAL},      {1, 3, 2500, 32, 2000, NORMAL},
-    {1, 16, 700, 16, 70, TIES},         {1, 16, 2600, 16, 130, TIES},
-    {1, 16, 2200, 16, 500, EQUAL},      {1, 16, 400, 16, 390, SOME_NAN},
-    {1, 16, 2500, 16, 2450, SOME_NAN},  {1, 16, 3000, 16, 300, SORTED},
-    {1, 7, 2048, 40, 1, NORMAL},        {1, 16, 2600, 16, 0, NORMAL},
-    {1, 4, 2048, 16, 204, ONE_ROW_OFF}, {1, 16, 300, 32, 40, NORMAL},
+    {2, 20, 300, 16, 30, NORMAL},         {1, 16, 100, 8, 1, NORMAL},
+    {1, 5, 257, 64, 257, NORMAL},         {1, 33, 2100, 16, 210, NORMAL},
+    {1, 16, 4099, 16, 41, NORMAL},        {1, 3, 2500, 32, 2000, NORMAL},
+    {1, 16, 700, 16, 70, TIES},           {1, 16, 2600, 16, 130, TIES},
+    {1, 16, 2200, 16, 500, EQUAL},        {1, 16, 400, 16, 390, SOME_NAN},
+    {1, 16, 2500, 16, 2450, SOME_NAN},    {1, 16, 3000, 16, 300, SORTED},
+    {1, 7, 2048, 40, 1, NORMAL},          {1, 16, 2600, 16, 0, NORMAL},
+    {1, 4, 2048, 16, 204, ONE_ROW_OFF},   {1, 16, 300, 32, 40, NORMAL},
+    {1, 16, 2048, 16, 512, ABOVE_SAMPLE},
 };
 
 typedef struct {
@@ -32,6 +33,21 @@ typedef struct {
     int *keep;
     double *score;
 } arrays;
+
+/* Scores of which exactly 512 are above the range that the kernel's sample gives: 428 that are not in
+ * the sample, and its 84 largest. Of 2048 units the sample has those of tiles 4 n + 7 n % 4, of 8
+ * units; with 512 wanted, the range is from the 170th of the sample to the 85th. These two are
+ * 85 * 771 = 65535 apart, as integers: the last of the 256 intervals then has more than one of their
+ * values. All scores are exact and distinct. */
+static float above_sample(int unit)
+{
+    const int tile = unit / 8, n = tile / 4, i = 8 * n + unit % 8;
+    if (tile % 4 == n * 7 % 4)
+        return 1.0f + (float)(771 * i) * 0x1p-23f;
+    if (tile % 4 == (n * 7 + 1) % 4 && i < 428)
+        return 2.0f + (float)unit * 0x1p-12f;
+    return 0.5f + (float)unit * 0x1p-13f;
+}
 
 static void fill(const select_problem *p, arrays *x)
 {
@@ -51,7 +67,12 @@ static void fill(const select_problem *p, arrays *x)
             x->k[i] = dim == 0 ? (float)unit * 1e-3f : 0.0f;
         if (p->kind == ONE_ROW_OFF && unit < 100) /* scores of a sample say little of these */
             x->k[i] *= 1e4f;
+        if (p->kind == ABOVE_SAMPLE)
+            x->k[i] = dim == 0 ? above_sample((int)unit) : 0.0f;
     }
+    if (p->kind == ABOVE_SAMPLE)
+        for (int g = 0; g < p->n_q; g++)
+            x->q[g * p->rank] = (float)(1 << g % 4);
     if (p->kind == TIES)
         for (size_t i = 0; i < n_q; i++)
             x->q[i] = (float)(int)(x->q[i] * 2.0f);

@@ -61,8 +61,8 @@ static inline int64_t tokens_of(const gpu_case *c, gpu_tensor t)
     return t == GPU_K || t == GPU_V || t == GPU_DK || t == GPU_DV ? c->p.tk : c->p.tq;
 }
 
-/* The same of a tensor of the device. Apart: no two tensors have a stride in common, in bytes, and
- * each stride has padding, which is a multiple of 16 bytes. */
+/* The same of a tensor of the device. Apart: no two tensors have the same bytes from row to row, or
+ * from head to head, or from sample to sample; the padding is a multiple of 16 bytes. */
 static inline tess_view device_view(const gpu_case *c, gpu_tensor t, const void *data)
 {
     const tess_dtype half = c->p.fp16 ? TESS_DTYPE_F16 : TESS_DTYPE_BF16;

@@ -100,6 +100,10 @@ int main(void)
         &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8});
     run(ctx, "masks, 16 ranks on 2 nodes, auto", masks, cluster,
         &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 16});
+    run(ctx, "masks, 32 ranks on 4 nodes, auto", masks, cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 32});
+    run(ctx, "masks, 128 ranks on 16 nodes, auto", masks, cluster,
+        &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 128});
     run(ctx, "densities, 8 ranks, heads alone", densities, cluster, &whole);
     run(ctx, "densities, 8 ranks, auto", densities, cluster,
         &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = 8});

@@ -119,6 +119,8 @@ typedef struct {
     int64_t *heads;        /* (ranks): of each group */
     int *busy;             /* (ranks): iterations of each group's ring */
     uint64_t *bits;        /* a row of the masks */
+    int32_t *most;         /* (q_blocks): key blocks of the head that selects most */
+    int32_t *meet;         /* (ranks + 1): query blocks that meet so many parts */
 } tess__bound_scratch;
 
 /* Sets ns, compute_ns, rho and bytes to what no layer of whole heads with the candidate's degrees

@@ -44,30 +44,36 @@ static int64_t at_least(const limits *l, double bytes)
 
 /* Iterations in which every rank of a ring has work at least, however its blocks are ordered. A
  * query block that selects l key blocks of a head meets ceil(l / blocks of a part) parts, and the
- * least that a rank can have is the lightest blocks, of which it has the floor(blocks / ring). */
+ * least that a rank can have is the lightest blocks, of which it has the floor(blocks / ring): as
+ * many iterations as the last of these meets, by a count of the query blocks that meet each number
+ * of parts. */
 static int busy_iterations(const tess_plan_info *info, const tess_work *work, int at,
-                           const int32_t *head_group, int u, int ring)
+                           const int32_t *head_group, int u, int ring,
+                           const tess__bound_scratch *scratch)
 {
     if (tess__work_words(work) == 0)
         return ring;
     if (work->by_rows || info->speeds)
         return 0;
     const int32_t part = (info->k_blocks + ring - 1) / ring, least = info->q_blocks / ring;
-    int32_t below = 0;
-    int busy = ring;
-    /* busy is lowered until fewer than `least` blocks meet fewer parts than it. */
-    for (; busy > 0; busy--, below = 0) {
-        for (int32_t q = 0; q < info->q_blocks && below < least; q++) {
-            int64_t most = 0;
-            for (int h = 0; h < info->heads && most <= (int64_t)part * (busy - 1); h++)
-                if (head_group[h] == u)
-                    most = tess__larger(most, tess__work_prefix(work, at, h, q + 1) -
-                                                  tess__work_prefix(work, at, h, q));
-            below += most <= (int64_t)part * (busy - 1);
+    const int32_t n = info->q_blocks;
+    int32_t *const most = scratch->most, *const meet = scratch->meet;
+    memset(most, 0, (size_t)n * sizeof *most);
+    memset(meet, 0, ((size_t)ring + 1) * sizeof *meet);
+    for (int h = 0; h < info->heads; h++) {
+        if (head_group[h] != u)
+            continue;
+        const int64_t *sums = work->prefix + tess__work_place(work, at, h) * ((size_t)n + 1);
+        for (int32_t q = 0; q < n; q++) {
+            const int32_t blocks = (int32_t)(sums[q + 1] - sums[q]);
+            most[q] = TESS_MAX(most[q], blocks);
         }
-        if (below < least)
-            break;
     }
+    for (int32_t q = 0; q < n; q++)
+        meet[((int64_t)most[q] + part - 1) / part]++;
+    int busy = 0;
+    for (int32_t below = meet[0]; busy < ring && below < least; below += meet[busy])
+        busy++;
     return busy;
 }
 
@@ -121,7 +127,7 @@ static group group_of(const bounds *b, int u)
     /* Without masks tiles are even: all have work where there is some for each. The last block may
      * be short, and a rank may have it. */
     if (ring > 1 && g.units / ring > 2 * ring + g.heads)
-        g.busy = busy_iterations(info, b->work, b->at, b->head_group, u, ring);
+        g.busy = busy_iterations(info, b->work, b->at, b->head_group, u, ring, b->scratch);
     if (ring > 1 && rows > 0)
         g.rows = rows * g.heads * (g.busy > 1 ? g.busy : 0);
     g.further = g.rows * (ring - 1) / ring;
@@ -306,12 +312,15 @@ tess_status tess__bound_scratch_make(tess__arena *arena, const tess_plan_info *i
                                      const tess_work *work, tess__bound_scratch *scratch)
 {
     const size_t ranks = (size_t)info->ranks, words = (size_t)tess__work_words(work) + 1;
+    const size_t blocks = (size_t)info->q_blocks;
     *scratch = (tess__bound_scratch){.traffic = TESS_TAKE(arena, ranks * sizeof *scratch->traffic),
                                      .ns = TESS_TAKE(arena, ranks * sizeof *scratch->ns),
                                      .parts = TESS_TAKE(arena, ranks * sizeof *scratch->parts),
                                      .heads = TESS_TAKE(arena, ranks * sizeof *scratch->heads),
                                      .busy = TESS_TAKE(arena, ranks * sizeof *scratch->busy),
-                                     .bits = TESS_TAKE(arena, words * sizeof *scratch->bits)};
+                                     .bits = TESS_TAKE(arena, words * sizeof *scratch->bits),
+                                     .most = TESS_TAKE(arena, blocks * sizeof *scratch->most),
+                                     .meet = TESS_TAKE(arena, (ranks + 1) * sizeof *scratch->meet)};
     return TESS_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shares.c - shares of one head on one rank, and the key blocks that they select together.
  *
- * A union reads each selected row of bits once, WORDS words at a time, so that the sums stay in
+ * A union reads each selected row of bits, WORDS words at a time, so that the sums stay in
  * registers and the rows of a share in the first cache.
  */
 #include "plan/plan_internal.h"
@@ -11,21 +11,19 @@
 
 enum { WORDS = 8 }; /* of a row of bits, taken at once */
 
-/* bits |= the words [first, first + WORDS) of every step-th row of the share, or as many as there
- * are. */
-static void join_rows(const tess_work *work, int at, const tess_share *s, const int32_t *order,
-                      int32_t step, size_t first, size_t n, uint64_t *bits)
+/* bits |= the words [first, first + n), n <= WORDS, of every step-th row of the share. A constant n
+ * keeps the sums in registers. */
+static inline void join_rows(const tess_work *work, int at, const tess_share *s,
+                             const int32_t *order, int32_t step, size_t first, size_t n,
+                             uint64_t *bits)
 {
     uint64_t sum[WORDS] = {0};
     assert(work->bits);
+    const uint64_t *rows = tess__work_bits(work, at, s->head, 0) + first;
     for (int32_t p = s->q_begin; p < s->q_end; p += step) {
-        const uint64_t *row = tess__work_bits(work, at, s->head, order ? order[p] : p) + first;
-        if (n == WORDS)
-            for (size_t w = 0; w < WORDS; w++)
-                sum[w] |= row[w];
-        else
-            for (size_t w = 0; w < n; w++)
-                sum[w] |= row[w];
+        const uint64_t *row = rows + (size_t)(order ? order[p] : p) * (size_t)work->words;
+        for (size_t w = 0; w < n; w++)
+            sum[w] |= row[w];
     }
     for (size_t w = 0; w < n; w++)
         bits[first + w] |= sum[w];
@@ -43,14 +41,14 @@ int64_t tess__shares_union(const tess_plan_info *info, const tess_plan_layer *la
     for (int64_t i = begin; i < end; i++) {
         const int32_t rows = layer->shares[i].q_end - layer->shares[i].q_begin;
         const int32_t step = sampled > 0 && rows > sampled ? rows / sampled : 1;
-        for (size_t w = 0; w < words; w += WORDS)
-            join_rows(work, at, &layer->shares[i], order, step, w, TESS_MIN(words - w, WORDS),
-                      bits);
+        const tess_share *share = &layer->shares[i];
+        if (words < WORDS)
+            join_rows(work, at, share, order, step, 0, words, bits);
+        else /* the last words overlap those before them */
+            for (size_t w = 0; w < words; w += WORDS)
+                join_rows(work, at, share, order, step, TESS_MIN(w, words - WORDS), WORDS, bits);
     }
-    int64_t count = 0;
-    for (size_t w = 0; w < words; w++)
-        count += __builtin_popcountll(bits[w]);
-    return count;
+    return work->ctx->kernels->bits_and_count(bits, bits, words);
 }
 
 int64_t tess__shares_run(const tess_plan_layer *layer, int64_t i)

@@ -104,9 +104,12 @@ static void add_up(const tess_work *work, int layer, const int32_t *heads, int n
     for (int32_t g = 0; g <= blocks; g++)
         prefix[g] =
             work->prefix ? 0 : tess__work_share(all, tess__work_q_row(work, g), work->rows_q);
-    for (int i = 0; i < n && work->prefix; i++)
+    for (int i = 0; i < n && work->prefix; i++) {
+        const size_t head = tess__work_place(work, layer, heads ? heads[i] : i);
+        const int64_t *sums = work->prefix + head * ((size_t)blocks + 1);
         for (int32_t g = 0; g <= blocks; g++)
-            prefix[g] += tess__work_prefix(work, layer, heads ? heads[i] : i, g);
+            prefix[g] += sums[g];
+    }
 }
 
 void tess__cuts_by_work(tess__partition_scratch *space, const tess_work *work, int layer,

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """_gpu.py - libtessera_gpu: a device, lists on it, attention over pointers of its memory. Knows nothing of PyTorch.
 
-The library lies beside libtessera and is opened when a device is first asked for; it opens the driver. Without a driver,
-without a device or without kernels in the library, the sentence of UnsupportedError says which. Devices are never closed.
+The library lies beside libtessera and is opened when a device is first asked for; it opens the driver. Without a
+driver, without a device or without kernels in the library, the sentence of UnsupportedError says which. Devices are
+never closed.
 
-Calls of one device come from one thread at a time: autograd runs backward in threads of its own, so each call takes a lock.
+Calls of one device come from one thread at a time: autograd runs backward in threads of its own, so each call locks.
 """
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from . import _lib
 from ._lib import NULL, FormatError, UnsupportedError, check, context, ffi, make
 from ._selection import Selection
 
-_OUTCOMES = {"TESS_GPU_NOT_CHECKED": "not checked on this device", "TESS_GPU_CHECK_FAILED": "the check failed on this device",
-             "TESS_GPU_CHECK_PASSED": ""}
+_OUTCOMES = {"TESS_GPU_NOT_CHECKED": "not checked on this device",
+             "TESS_GPU_CHECK_FAILED": "the check failed on this device", "TESS_GPU_CHECK_PASSED": ""}
 
 _library: Any = None
 _devices: dict[int, Union[Device, str]] = {}
@@ -52,7 +53,8 @@ def library() -> Any:
     if _library is None:
         path = os.path.join(_lib._HERE, "libtessera_gpu.so")
         if not os.path.exists(path):
-            raise UnsupportedError(f"tessera: {path} is not there: build the target tessera_python, or reinstall tessera-dit")
+            raise UnsupportedError(f"tessera: {path} is not there: build the target tessera_python, "
+                                   "or reinstall tessera-dit")
         try:
             _library = ffi.dlopen(path, os.RTLD_NOW | getattr(os, "RTLD_NODELETE", 0))
         except OSError as error:
@@ -155,7 +157,7 @@ class Device:
         return lists
 
     def select(self, shape: Any, q: Rows, k: Rows, rank: int, keep: np.ndarray, stream: int) -> Lists:
-        """Lists of the keep (batch, heads) largest scores of each group, ascending; shape: a tess_sel_shape with n_q set."""
+        """Lists of the keep (batch, heads) largest scores of each group, ascending; shape: tess_sel_shape, n_q set."""
         lists = Lists(self, shape, int(keep.sum(dtype=np.int64)) * shape.n_q, stream)
         given = ffi.new("tess_gpu_select_in *")
         view_q, view_k = _view(q), _view(k)
@@ -166,8 +168,8 @@ class Device:
 
     def forward(self, shape: Shape, lists: Lists, q: Rows, k: Rows, v: Rows, o: Rows, lse: int, stream: int) -> None:
         with self.lock:
-            check(self.lib.tess_gpu_attn_forward(self.p, _shape(shape), lists.p, _view(q), _view(k), _view(v), _view(o), _floats(lse),
-                                                 _pointer(stream)))
+            check(self.lib.tess_gpu_attn_forward(self.p, _shape(shape), lists.p, _view(q), _view(k), _view(v), _view(o),
+                                                 _floats(lse), _pointer(stream)))
 
     def workspace(self, shape: Shape, lists: Lists, budget: int) -> int:
         """Bytes that backward takes of a budget; 0: as many as it takes in one round."""
@@ -176,8 +178,9 @@ class Device:
             check(self.lib.tess_gpu_attn_workspace(self.p, _shape(shape), lists.p, budget, size))
         return int(size[0])
 
-    def backward(self, shape: Shape, lists: Lists, given: tuple[Rows, Rows, Rows, Rows], lse: int, dout: Rows, dlse: Optional[int],
-                 gradients: tuple[Rows, Rows, Rows], work: int, work_bytes: int, stream: int) -> None:
+    def backward(self, shape: Shape, lists: Lists, given: tuple[Rows, Rows, Rows, Rows], lse: int, dout: Rows,
+                 dlse: Optional[int], gradients: tuple[Rows, Rows, Rows], work: int, work_bytes: int,
+                 stream: int) -> None:
         """given: q, k, v, o; gradients: dq, dk, dv of F32. work: 256-byte aligned."""
         views = [_view(rows) for rows in given]
         saved = ffi.new("tess_attn_saved *")
@@ -185,4 +188,5 @@ class Device:
         saved.lse = _floats(lse)
         with self.lock:
             check(self.lib.tess_gpu_attn_backward(self.p, _shape(shape), lists.p, saved, _view(dout), _floats(dlse),
-                                                  *(_view(rows) for rows in gradients), _pointer(work), work_bytes, _pointer(stream)))
+                                                  *(_view(rows) for rows in gradients), _pointer(work), work_bytes,
+                                                  _pointer(stream)))

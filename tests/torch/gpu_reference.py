@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 import tessera
+import tessera.torch as tt
 
-# (batch, heads, queries, keys, head_dim, q_block, k_block, share): ragged ends, bounds on both sides, units of any size.
+# (batch, heads, queries, keys, head_dim, q_block, k_block, share): ragged ends, bounds, units of any size.
 CASES = (
     (2, 2, 70, 130, 64, 32, 1, 0.3),
     (1, 2, 100, 90, 128, 10, 1, 0.5),
@@ -29,10 +30,11 @@ def selection_of(case, seed=0):
 
 
 def tensors_of(case, dtype, seed=0, factor=1.0):
-    """q, k, v, do of (batch, heads, tokens, head_dim), token-major in memory, and dlse; scores are up to some 5 times factor."""
+    """q, k, v, do of (batch, heads, tokens, head_dim), token-major, and dlse; scores are up to some 5 times factor."""
     batch, heads, seq_q, seq_k, head_dim = case[:5]
     torch.manual_seed(seed)
-    q, k, v, do = (torch.randn(batch, n, heads, head_dim).to(dtype).transpose(1, 2) for n in (seq_q, seq_k, seq_k, seq_q))
+    q, k, v, do = (torch.randn(batch, n, heads, head_dim).to(dtype).transpose(1, 2)
+                   for n in (seq_q, seq_k, seq_k, seq_q))
     return q * factor, k, v, do, torch.randn(batch, heads, seq_q)
 
 
@@ -56,6 +58,20 @@ def want_of(q, k, v, do, dlse, selection, scale):
     return o.detach(), lse.detach(), *torch.autograd.grad(loss, (q, k, v))
 
 
+def run(case, dtype, seed=0, factor=1.0, deterministic=True, workspace=0, use_lse=True, *, backend):
+    """o, lse and gradients of the backend, and those in double precision."""
+    selection = selection_of(case, seed)
+    q, k, v, do, dlse = tensors_of(case, dtype, seed, factor)
+    scale = case[4] ** -0.5
+    given = [x.detach().requires_grad_() for x in (q, k, v)]
+    o, lse = tt.sparse_attention(*given, selection, return_lse=True, backend=backend, deterministic=deterministic,
+                                 workspace=workspace)
+    finite = lse.isfinite()
+    loss = (o.float() * do.float()).sum() + (lse[finite] * dlse[finite]).sum() * use_lse
+    got = (o.detach(), lse.detach(), *torch.autograd.grad(loss, given))
+    return got, want_of(q, k, v, do, dlse * use_lse, selection, scale)
+
+
 def error(got, want):
     """The largest error over the largest value; both have infinities and NaN in the same places."""
     got = got.detach().double()
@@ -67,8 +83,8 @@ def error(got, want):
 
 
 def best_lists(q, k, keep):
-    """Ascending indices of the keep largest q . k for each (batch, head, group), in double precision: ties to the lowest index, and
-    what is not finite below all."""
+    """Ascending indices of the keep largest q . k for each (batch, head, group), in double precision: ties to the
+    lowest index, and what is not finite below all."""
     scores = q.double() @ k.double().transpose(-1, -2)
     scores = torch.where(scores.isfinite(), scores, torch.full_like(scores, -math.inf)).reshape(-1, k.shape[2]).numpy()
     lists = []

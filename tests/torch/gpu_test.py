@@ -4,10 +4,11 @@
 
     PYTHONPATH=FOLDER python tests/torch/gpu_test.py --driver libcuda.so.1
 
-FOLDER has the package with libtessera_gpu over the image of tests; tensors are of the CPU, whose memory the driver of tests
-takes for that of its device.
+FOLDER has the package with libtessera_gpu over the image of tests; tensors are of the CPU, whose memory the driver of
+tests takes for that of its device.
 """
 import ctypes
+import functools
 import logging
 import os
 import re
@@ -21,7 +22,7 @@ import torch
 
 import tessera
 import tessera.torch as tt
-from gpu_reference import CASES, best_lists, error, selection_of, tensors_of, want_of
+from gpu_reference import CASES, best_lists, error, run, selection_of, tensors_of
 from tessera import _gpu
 
 logging.getLogger("tessera").addHandler(logging.NullHandler())
@@ -30,7 +31,8 @@ logging.getLogger("tessera").propagate = False
 
 class Setup(ctypes.Structure):
     """fake_driver_setup of tests/gpu/fake_driver.h."""
-    _fields_ = [(n, ctypes.c_int) for n in ("version", "devices", "major", "minor", "shared_bytes", "unified", "load_result", "launch_result")] + \
+    _fields_ = [(n, ctypes.c_int) for n in ("version", "devices", "major", "minor", "shared_bytes", "unified",
+                                            "load_result", "launch_result")] + \
         [("seed", ctypes.c_uint), ("launches", ctypes.c_long)]
 
 
@@ -39,17 +41,7 @@ fake = Setup.in_dll(ctypes.CDLL(DRIVER), "fake_driver")  # found by its soname f
 fake.unified = 1
 
 
-def run(case, dtype, seed=0, factor=1.0, deterministic=True, workspace=0, use_lse=True):
-    """The tensors of a case, o, lse and gradients of the backend, and those in double precision."""
-    selection = selection_of(case, seed)
-    q, k, v, do, dlse = tensors_of(case, dtype, seed, factor)
-    scale = case[4] ** -0.5
-    given = [x.detach().requires_grad_() for x in (q, k, v)]
-    o, lse = tt.sparse_attention(*given, selection, return_lse=True, backend="c", deterministic=deterministic, workspace=workspace)
-    finite = lse.isfinite()
-    loss = (o.float() * do.float()).sum() + (lse[finite] * dlse[finite]).sum() * use_lse
-    got = (o.detach(), lse.detach(), *torch.autograd.grad(loss, given))
-    return got, want_of(q, k, v, do, dlse * use_lse, selection, scale)
+run = functools.partial(run, backend="c")
 
 
 class Attention(unittest.TestCase):
@@ -109,7 +101,8 @@ class Attention(unittest.TestCase):
     def test_nothing_to_attend_to(self):
         q = torch.zeros(1, 1, 0, 64, dtype=torch.bfloat16, requires_grad=True)
         k = torch.zeros(1, 1, 8, 64, dtype=torch.bfloat16, requires_grad=True)
-        o = tt.sparse_attention(q, k, k, tessera.Selection.from_mask(np.zeros((1, 0, 8), bool), 32, 1, 0, 8), backend="c")
+        o = tt.sparse_attention(q, k, k, tessera.Selection.from_mask(np.zeros((1, 0, 8), bool), 32, 1, 0, 8),
+                                backend="c")
         o.float().sum().backward()
         self.assertEqual((o.shape, float(k.grad.float().abs().sum())), (q.shape, 0.0))
 
@@ -122,7 +115,8 @@ class Operators(unittest.TestCase):
     def test_opcheck(self):
         for dtype in (torch.bfloat16, torch.float16):
             q, k, v, *_ = (x.detach().requires_grad_() for x in tensors_of(self.case, dtype))
-            torch.library.opcheck(torch.ops.tessera.attend_gpu.default, (q, k, v, tt.handle(self.selection), 0.125, True, 0, "c"),
+            torch.library.opcheck(torch.ops.tessera.attend_gpu.default,
+                                  (q, k, v, tt.handle(self.selection), 0.125, True, 0, "c"),
                                   atol=2e-2, rtol=2e-2)
         q, k = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 50, 8)
         # test_aot_dispatch_dynamic compares handles, which are numbers of their own for each call.
@@ -130,7 +124,8 @@ class Operators(unittest.TestCase):
                               test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
 
     def test_gradcheck(self):
-        # Halves round values to 2^-11: differences over 2^-3 have an error of 2^-8 of the largest, so sums of four rows are compared.
+        # Halves round values to 2^-11: differences over 2^-3 have an error of 2^-8 of the largest, so sums of four rows
+        # are compared.
         selection = tessera.Selection.from_mask(np.ones((1, 1, 1), bool), 16, 16, 16)
         torch.manual_seed(3)
         q, k, v, do = (torch.randn(1, 1, 16, 64).half() for _ in range(4))
@@ -145,7 +140,8 @@ class Operators(unittest.TestCase):
                 o = tt.sparse_attention(*(x.half() for x in moved), selection, backend="c")
                 return float((o.double() * do.double()).sum())
             numeric = (loss(1) - loss(-1)) / 2
-            self.assertAlmostEqual(float((given[i].grad.double() * step).sum()), numeric, delta=0.03 * max(1.0, abs(numeric)))
+            self.assertAlmostEqual(float((given[i].grad.double() * step).sum()), numeric,
+                                   delta=0.03 * max(1.0, abs(numeric)))
 
     def test_compiled_without_a_break_and_without_compiling_again(self):
         graphs = []
@@ -155,12 +151,15 @@ class Operators(unittest.TestCase):
             return graph.forward
 
         q, k, v, do, _ = tensors_of(self.case, torch.bfloat16)
-        compiled = torch.compile(lambda q, k, v, n: tt.sparse_attention(q * 2, k, v, n, backend="c") + 1, backend=count, fullgraph=True)
+        compiled = torch.compile(lambda q, k, v, n: tt.sparse_attention(q * 2, k, v, n, backend="c") + 1, backend=count,
+                                 fullgraph=True)
         for seed in range(3):
             selection = selection_of(self.case, seed)
-            self.assertTrue(torch.equal(compiled(q, k, v, tt.handle(selection)), tt.sparse_attention(q * 2, k, v, selection, backend="c") + 1))
+            self.assertTrue(torch.equal(compiled(q, k, v, tt.handle(selection)),
+                                        tt.sparse_attention(q * 2, k, v, selection, backend="c") + 1))
         self.assertEqual(len(graphs), 1)
-        trained = torch.compile(lambda q, k, v, n: tt.sparse_attention(q, k, v, n, backend="c"), backend="aot_eager", fullgraph=True)
+        trained = torch.compile(lambda q, k, v, n: tt.sparse_attention(q, k, v, n, backend="c"), backend="aot_eager",
+                                fullgraph=True)
         both = []
         for call, n in ((trained, tt.handle(selection)), (lambda *x: tt.sparse_attention(*x, backend="c"), selection)):
             given = [x.detach().clone().requires_grad_() for x in (q, k, v)]
@@ -184,11 +183,13 @@ class Operators(unittest.TestCase):
         from torch.fx.experimental.proxy_tensor import make_fx
         number = tt.handle(self.selection)
         with FakeTensorMode(allow_non_fake_inputs=True):
-            q, k, do = (torch.empty(1, n, 2, 64, dtype=torch.bfloat16, device="cuda").transpose(1, 2) for n in (40, 50, 40))
+            q, k, do = (torch.empty(1, n, 2, 64, dtype=torch.bfloat16, device="cuda").transpose(1, 2)
+                        for n in (40, 50, 40))
             o, lse = tt.sparse_attention(q, k, k, number, return_lse=True)
             dq, dk, dv = torch.ops.tessera.attend_gpu_backward(do, lse, q, k, k, o, lse, number, 0.125, True, 0, None)
             for x, like in ((o, q), (dq, q), (dk, k), (dv, k)):
-                self.assertEqual((x.shape, x.stride(), x.dtype, x.device), (like.shape, like.stride(), like.dtype, like.device))
+                self.assertEqual((x.shape, x.stride(), x.dtype, x.device),
+                                 (like.shape, like.stride(), like.dtype, like.device))
             self.assertEqual((lse.shape, lse.dtype, lse.device), (q.shape[:3], torch.float32, q.device))
             low = [torch.empty(1, 2, n, 8, device="cuda") for n in (3, 50)]
             made = tt.select(*low, 5, 16, seq_q=40)
@@ -220,14 +221,16 @@ class Operators(unittest.TestCase):
 class Guide(unittest.TestCase):
     def test_the_example_runs_on_fake_tensors(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "gpu.md"), encoding="utf-8") as file:
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "gpu.md"),
+                  encoding="utf-8") as file:
             example, = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
         # Without a device, autograd's engine runs backward of no tensor of a GPU.
         forward, = re.findall(r"(.*)o\.float\(\)\.square\(\)\.mean\(\)\.backward\(\) [^\n]*\n$", example, re.DOTALL)
         names = {"torch": torch}
         with FakeTensorMode():
             exec(compile(forward, "gpu.md", "exec"), names)
-        self.assertEqual((names["o"].shape, names["o"].dtype, names["o"].requires_grad), (names["q"].shape, torch.bfloat16, True))
+        self.assertEqual((names["o"].shape, names["o"].dtype, names["o"].requires_grad),
+                         (names["q"].shape, torch.bfloat16, True))
 
 
 class Selecting(unittest.TestCase):
@@ -238,8 +241,8 @@ class Selecting(unittest.TestCase):
         keep = np.broadcast_to(keep, (batch, heads)).ravel()
         lists = best_lists(q, k, keep)
         offsets = np.concatenate(([0], np.cumsum([len(i) for i in lists])))
-        want = tessera.Selection.from_lists(offsets, np.concatenate(lists).astype(np.int32), batch=batch, heads=heads, seq_q=n_q * q_block,
-                                            seq_k=seq_k, q_block=q_block, k_block=1)
+        want = tessera.Selection.from_lists(offsets, np.concatenate(lists).astype(np.int32), batch=batch, heads=heads,
+                                            seq_q=n_q * q_block, seq_k=seq_k, q_block=q_block, k_block=1)
         x, y, v = (torch.randn(batch, heads, n, 64).bfloat16() for n in (n_q * q_block, seq_k, seq_k))
         made = tt.select(q, k, keep.reshape(batch, heads), q_block, backend="c")
         for a, b in zip(*(tt.sparse_attention(x, y, v, s, return_lse=True, backend="c") for s in (made, want))):
@@ -280,7 +283,8 @@ class Sentences(unittest.TestCase):
         before = fake.launches
         wide = torch.randn(1, 2, 40, 96).bfloat16()
         self.fails("q has a head_dim of 96, must be 64 or 128 on GPUs", lambda: attend(wide, wide, wide))
-        self.fails("q is of torch.float32, must be of bfloat16 or float16", lambda: attend(q.float(), k.float(), v.float()))
+        self.fails("q is of torch.float32, must be of bfloat16 or float16",
+                   lambda: attend(q.float(), k.float(), v.float()))
         self.fails("v is of torch.float16, must be of torch.bfloat16 as q is", lambda: attend(v=v.half()))
         self.fails("k has the shape \\(1, 2, 50, 32\\), must be", lambda: attend(k=k[..., :32]))
         self.fails("k is on meta, must be on cpu as q is", lambda: attend(k=k.to("meta")))
@@ -294,14 +298,18 @@ class Sentences(unittest.TestCase):
         self.fails("scale is 0, must be positive", lambda: attend(scale=0))
         made = tt.select(torch.randn(1, 2, 3, 8), torch.randn(1, 2, 50, 8), 5, 16, seq_q=40, backend="c")
         launches = fake.launches
-        self.fails("handle is of lists on cpu, must be of a tessera.Selection", lambda: attend(q.float(), k.float(), v.float(), made, backend=None))
+        self.fails("handle is of lists on cpu, must be of a tessera.Selection",
+                   lambda: attend(q.float(), k.float(), v.float(), made, backend=None))
         low_q, low_k = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 50, 8)
         self.fails("keep\\[0\\] is 51, must be 0..50", lambda: tt.select(low_q, low_k, 51, 16, seq_q=40, backend="c"))
-        self.fails("keep has 3 numbers, must have 1 or 2", lambda: tt.select(low_q, low_k, [1, 2, 3], 16, seq_q=40, backend="c"))
-        self.fails("k_block is 3, must be a power of two", lambda: tt.select(low_q, low_k, 5, 16, 3, seq_q=40, backend="c"))
+        self.fails("keep has 3 numbers, must have 1 or 2",
+                   lambda: tt.select(low_q, low_k, [1, 2, 3], 16, seq_q=40, backend="c"))
+        self.fails("k_block is 3, must be a power of two",
+                   lambda: tt.select(low_q, low_k, 5, 16, 3, seq_q=40, backend="c"))
         long_q, long_k = torch.randn(1, 2, 3, 65), torch.randn(1, 2, 50, 65)
         self.fails("rank is 65, must be 1..64", lambda: tt.select(long_q, long_k, 5, 16, seq_q=40, backend="c"))
-        self.fails("q has the shape \\(1, 2, 3, 8\\), must be \\(1, 2, 4, 8\\)", lambda: tt.select(low_q, low_k, 5, 16, seq_q=64, backend="c"))
+        self.fails("q has the shape \\(1, 2, 3, 8\\), must be \\(1, 2, 4, 8\\)",
+                   lambda: tt.select(low_q, low_k, 5, 16, seq_q=64, backend="c"))
         self.fails("q is of torch.float16", lambda: tt.select(low_q.half(), low_k, 5, 16, seq_q=40, backend="c"))
         self.fails("q is on cpu, must be on a GPU; tessera.predictor", lambda: tt.select(low_q, low_k, 5, 16, seq_q=40))
         self.assertEqual(fake.launches, launches)
@@ -320,11 +328,12 @@ class Sentences(unittest.TestCase):
     def test_the_log_says_what_runs_and_why(self):
         done = self.run_python("")
         lines = [line for line in done.stderr.splitlines() if line.startswith("tessera: ")]
-        self.assertEqual(lines, ["tessera: attention of bfloat16 on cpu runs by libtessera_gpu (emulation 0, compute capability 8.0, code for none, a test's; "
+        self.assertEqual(lines, ["tessera: attention of bfloat16 on cpu runs by libtessera_gpu (emulation 0, "
+                                 "compute capability 8.0, code for none, a test's; "
                                  "it was asked for): not checked on this device"])
 
     def test_what_the_check_has_found_is_known(self):
-        # The file of `tessera gpu check` for this device, driver and library, written by the call that the command makes.
+        # The file of `tessera gpu check` for this device, driver and library, written by the command's own call.
         with tempfile.TemporaryDirectory() as folder:
             os.mkdir(os.path.join(folder, "tessera"))
             check = f"""
@@ -346,10 +355,13 @@ _gpu._devices.clear()
             self.assertRegex(done.stderr, ": not checked on this device: .*gpu-check-")
 
     def test_why_the_library_does_not_serve(self):
-        for change, sentence in (("fake.major = 7", "tess_gpu_open: emulation 0 has compute capability 7.0, must be 8.0 or later"),
+        for change, sentence in (("fake.major = 7",
+                                  "tess_gpu_open: emulation 0 has compute capability 7.0, must be 8.0 or later"),
                                  ("fake.devices = 0", "tess_gpu_open: device is 0, the driver has 0"),
-                                 ("fake.version = 10020", "tess_gpu_open: the driver is of CUDA 10.2, must be 11.0 or later"),
-                                 ("fake.load_result = 209", "tess_gpu_open: the image has no code for compute capability 8.0")):
+                                 ("fake.version = 10020",
+                                  "tess_gpu_open: the driver is of CUDA 10.2, must be 11.0 or later"),
+                                 ("fake.load_result = 209",
+                                  "tess_gpu_open: the image has no code for compute capability 8.0")):
             done = self.run_python(change)
             self.assertIn("tessera.UnsupportedError: backend c (libtessera_gpu): " + sentence, done.stderr)
         done = self.run_python("b = None; q = torch.empty(1, 1, 16, 64, dtype=torch.bfloat16, device='meta')")
@@ -391,7 +403,8 @@ class Memory(unittest.TestCase):
         selection = selection_of(case)
         want = tt.sparse_attention(q, k, v, selection, backend="c")
         got = []
-        threads = [threading.Thread(target=lambda: got.append(tt.sparse_attention(q, k, v, selection, backend="c"))) for _ in range(4)]
+        threads = [threading.Thread(target=lambda: got.append(tt.sparse_attention(q, k, v, selection, backend="c")))
+                   for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """_gpu_c.py - the backend "c": kernels of libtessera_gpu over pointers of tensors, on PyTorch's current stream.
 
-Calls enqueue and return. Tensors whose rows the kernels do not take (16-byte aligned, contiguous elements, strides multiples
-of 16 bytes) are copied. Lists are made on one stream: a call on another one waits for the device once.
+Calls enqueue and return. Tensors whose rows the kernels do not take (16-byte aligned, contiguous elements, strides
+multiples of 16 bytes) are copied. Lists are made on one stream: a call on another one waits for the device once.
 """
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class DeviceLists:
     """Lists of libtessera_gpu, as _handle.py owns them."""
     backend = "c"
 
-    def __init__(self, lists: _gpu.Lists, device: torch.device, shape: tuple[int, int, int, int], tokens: tuple[int, int]):
+    def __init__(self, lists: _gpu.Lists, device: torch.device, shape: tuple[int, int, int, int],
+                 tokens: tuple[int, int]):
         self.lists, self.device, self.shape, self.tokens = lists, device, shape, tokens
 
 
@@ -102,8 +103,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, lists: Devi
         o.copy_(into)
 
 
-def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, sums: Sequence[Tensor],
-             lists: DeviceLists, scale: float, deterministic: bool, workspace: int) -> None:
+def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
+             sums: Sequence[Tensor], lists: DeviceLists, scale: float, deterministic: bool, workspace: int) -> None:
     device, made, stream = _on_stream(lists)
     do, q, k, v, o = (_as_rows(x) for x in (do, q, k, v, o))
     shape = _shape(q, k, scale, deterministic)
@@ -111,7 +112,8 @@ def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor
     work = torch.empty(size + _ALIGN, dtype=torch.uint8, device=q.device)
     begin = work.data_ptr() + -work.data_ptr() % _ALIGN
     device.backward(shape, made, (_rows(q), _rows(k), _rows(v), _rows(o)), lse.data_ptr(), _rows(do),
-                    None if dlse is None else dlse.data_ptr(), (_rows(sums[0]), _rows(sums[1]), _rows(sums[2])), begin, size, stream)
+                    None if dlse is None else dlse.data_ptr(), (_rows(sums[0]), _rows(sums[1]), _rows(sums[2])), begin,
+                    size, stream)
 
 
 def select(q: Tensor, k: Tensor, keep: np.ndarray, shape: Any, bounds: Optional[np.ndarray]) -> DeviceLists:
@@ -119,4 +121,5 @@ def select(q: Tensor, k: Tensor, keep: np.ndarray, shape: Any, bounds: Optional[
     q, k = (_as_rows(F.pad(x, (0, -rank % 4))) for x in (q, k))
     device = _gpu.device(q.device.index or 0)
     lists = device.select(shape, _rows(q), _rows(k), rank, keep, _stream(q.device))
-    return DeviceLists(lists, q.device, (shape.batch, shape.heads, shape.n_q, shape.n_k), (shape.tokens_q, shape.tokens_k))
+    return DeviceLists(lists, q.device, (shape.batch, shape.heads, shape.n_q, shape.n_k),
+                       (shape.tokens_q, shape.tokens_k))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_gpu_triton.py - the backend "triton": the kernels of _triton_kernels.py, their settings and launches.
 
-Lists are tensors. Backward is ordered by a workspace of rows, done in rounds of lists that fit into its budget: the sum of
-each key goes on from one round to the next, so that every budget gives the same bits. Units whose size is no power of two,
-or that have bounds, become keys.
+Lists are tensors. Backward is ordered by a workspace of rows, done in rounds of lists that fit into its budget: the sum
+of each key goes on from one round to the next, so that every budget gives the same bits. Units whose size is no power
+of two, or that have bounds, become keys.
 """
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class DeviceLists:
     """Lists on a device, as _handle.py owns them: tensors, and what the host knows of them."""
     backend = "triton"
 
-    def __init__(self, device: torch.device, shape: tuple[int, int, int, int], tokens: tuple[int, int], bounds: np.ndarray,
-                 offsets: np.ndarray, indices: Tensor, shift: int):
+    def __init__(self, device: torch.device, shape: tuple[int, int, int, int], tokens: tuple[int, int],
+                 bounds: np.ndarray, offsets: np.ndarray, indices: Tensor, shift: int):
         self.device, self.shape, self.tokens, self.shift = device, shape, tokens, shift
         self.group = int(np.diff(bounds).max(initial=0))
         self.offsets = offsets  # (lists + 1)
@@ -75,11 +75,12 @@ class DeviceLists:
         self._by_key: Optional[tuple[Tensor, Tensor]] = None
 
     def by_key(self) -> tuple[Tensor, Tensor]:
-        """(first, place): entries of unit u of sample and head i are place[first[i n_k + u]] .. ascending, so by group."""
+        """(first, place): entries of unit u of sample and head i are place[first[i n_k + u]] .. ascending."""
         if self._by_key is None:
             batch, heads, n_q, n_k = self.shape
             lists = torch.arange(batch * heads * n_q, device=self.device)
-            key = lists.repeat_interleave(self.device_offsets.diff(), output_size=len(self.indices)) // max(n_q, 1) * n_k + self.indices
+            lists = lists.repeat_interleave(self.device_offsets.diff(), output_size=len(self.indices))
+            key = lists // max(n_q, 1) * n_k + self.indices
             key, place = torch.sort(key, stable=True)
             self._by_key = torch.searchsorted(key, torch.arange(batch * heads * n_k + 1, device=self.device)), place
         return self._by_key
@@ -98,8 +99,10 @@ def against(device: torch.device, dtype: Optional[torch.dtype]) -> Optional[str]
     if _missing:
         return _missing
     if device.type == "cpu" and interpreted():
-        # The interpreter's products of bfloat16 are wrong; float32, which would spill registers on a device, is right there.
-        return None if dtype in (None, torch.float16, torch.float32) else f"q is of {dtype}, must be of float16 or float32 under Triton's interpreter"
+        # The interpreter's products of bfloat16 are wrong; those of float32, which spills on a device, are right.
+        if dtype in (None, torch.float16, torch.float32):
+            return None
+        return f"q is of {dtype}, must be of float16 or float32 under Triton's interpreter"
     if device.type != "cuda":
         return f"q is on {device}, its kernels run on GPUs, and on a CPU under its interpreter (TRITON_INTERPRET=1)"
     if dtype not in _DTYPES:
@@ -146,7 +149,8 @@ def upload(selection: Selection, device: torch.device) -> DeviceLists:
     return devices[device]
 
 
-def _launch(kernel: Any, programs: int, settings: Settings, device: torch.device, *given: Any, **constants: Any) -> None:
+def _launch(kernel: Any, programs: int, settings: Settings, device: torch.device, *given: Any,
+            **constants: Any) -> None:
     if programs > 2**31 - 1:
         raise ArgumentError(f"selection would take {programs} programs of a kernel, at most {2**31 - 1}")
     if programs > 0:
@@ -165,9 +169,10 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, lists: Devi
     tiles = -(-lists.group // chosen.rows)
     q, k, v = _contiguous(q), _contiguous(k), _contiguous(v)
     into = o if o.stride(3) == 1 else torch.empty(o.shape, dtype=o.dtype, device=o.device)
-    _launch(kernels.forward, batch * heads * n_q * tiles, chosen, q.device, q, k, v, into, lse, lists.device_bounds, lists.device_offsets,
-            lists.indices, heads, seq_q, k.shape[2], n_q, tiles, lists.shift, scale * math.log2(math.e),
-            *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *into.stride()[:3], D=head_dim, BM=chosen.rows, BN=chosen.columns)
+    _launch(kernels.forward, batch * heads * n_q * tiles, chosen, q.device, q, k, v, into, lse, lists.device_bounds,
+            lists.device_offsets, lists.indices, heads, seq_q, k.shape[2], n_q, tiles, lists.shift,
+            scale * math.log2(math.e), *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *into.stride()[:3],
+            D=head_dim, BM=chosen.rows, BN=chosen.columns)
     if into is not o:
         o.copy_(into)
 
@@ -182,8 +187,8 @@ def _rounds(offsets: np.ndarray, most: int) -> list[tuple[int, int]]:
     return rounds
 
 
-def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, sums: Sequence[Tensor],
-             lists: DeviceLists, scale: float, deterministic: bool, workspace: int) -> None:
+def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor,
+             sums: Sequence[Tensor], lists: DeviceLists, scale: float, deterministic: bool, workspace: int) -> None:
     batch, heads, seq_q, head_dim = q.shape
     seq_k = k.shape[2]
     n_q, n_k = lists.shape[2:]
@@ -197,9 +202,10 @@ def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor
     strides = [n for x in (q, k, v, o, do) for n in x.stride()[:3]]
 
     def enqueue(begin: int, end: int, to_k: Tensor, to_v: Tensor) -> None:
-        _launch(kernels.backward, (end - begin) * tiles, chosen, q.device, q, k, v, o, do, lse, dlse, dq, to_k, to_v, lists.device_bounds,
-                lists.device_offsets, lists.indices, heads, seq_q, seq_k, n_q, tiles, lists.shift, scale, begin, int(lists.offsets[begin]),
-                *strides, D=head_dim, BM=chosen.rows, BN=chosen.columns, ORDERED=deterministic)
+        _launch(kernels.backward, (end - begin) * tiles, chosen, q.device, q, k, v, o, do, lse, dlse, dq, to_k, to_v,
+                lists.device_bounds, lists.device_offsets, lists.indices, heads, seq_q, seq_k, n_q, tiles, lists.shift,
+                scale, begin, int(lists.offsets[begin]), *strides, D=head_dim, BM=chosen.rows, BN=chosen.columns,
+                ORDERED=deterministic)
 
     every = len(lists.offsets) - 1
     if not deterministic:
@@ -216,8 +222,8 @@ def backward(do: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor
     blocks = -(-seq_k // SUM.rows)
     for begin, end in _rounds(lists.offsets, most):
         enqueue(begin, end, row_k, row_v)
-        _launch(kernels.sum_rows, batch * heads * blocks, SUM, q.device, row_k, row_v, dk, dv, first, place, seq_k, n_k, tiles,
-                lists.shift, int(lists.offsets[begin]), int(lists.offsets[end]), blocks, D=head_dim, BK=SUM.rows)
+        _launch(kernels.sum_rows, batch * heads * blocks, SUM, q.device, row_k, row_v, dk, dv, first, place, seq_k, n_k,
+                tiles, lists.shift, int(lists.offsets[begin]), int(lists.offsets[end]), blocks, D=head_dim, BK=SUM.rows)
 
 
 def select(q: Tensor, k: Tensor, keep: np.ndarray, shape: Any, bounds: Optional[np.ndarray]) -> DeviceLists:
@@ -226,10 +232,11 @@ def select(q: Tensor, k: Tensor, keep: np.ndarray, shape: Any, bounds: Optional[
         bounds = np.minimum(np.arange(n_q + 1) * shape.group, shape.tokens_q)
     offsets = np.concatenate(([0], np.cumsum(np.repeat(keep, n_q), dtype=np.int64)))
     indices = torch.empty(int(offsets[-1]), dtype=torch.int32, device=q.device)
-    lists = DeviceLists(q.device, (batch, heads, n_q, n_k), (shape.tokens_q, shape.tokens_k), bounds, offsets, indices, shape.unit.bit_length() - 1)
+    lists = DeviceLists(q.device, (batch, heads, n_q, n_k), (shape.tokens_q, shape.tokens_k), bounds, offsets, indices,
+                        shape.unit.bit_length() - 1)
     q, k = _contiguous(q), _contiguous(k)
     blocks = -(-n_q // SELECT.rows)
     _launch(kernels.select, batch * heads * blocks if n_k else 0, SELECT, q.device, q, k,
-            torch.from_numpy(keep).to(q.device), lists.device_offsets, indices, heads, n_q, n_k, rank, *q.stride()[:3], *k.stride()[:3], blocks,
-            R=max(16, 1 << (rank - 1).bit_length()), BN=SELECT.columns)
+            torch.from_numpy(keep).to(q.device), lists.device_offsets, indices, heads, n_q, n_k, rank, *q.stride()[:3],
+            *k.stride()[:3], blocks, R=max(16, 1 << (rank - 1).bit_length()), BN=SELECT.columns)
     return lists

@@ -6,6 +6,7 @@
 
 fp32 and fp16: the interpreter's products of bf16 are wrong. Skips (77) where Python has no Triton.
 """
+import functools
 import importlib.util
 import logging
 import os
@@ -23,42 +24,29 @@ import torch
 
 import tessera
 import tessera.torch as tt
-from gpu_reference import CASES, best_lists, error, selection_of, tensors_of, want_of
+from gpu_reference import CASES, best_lists, error, run, selection_of, tensors_of
 from tessera.torch import _gpu_triton
 
 logging.getLogger("tessera").addHandler(logging.NullHandler())
 logging.getLogger("tessera").propagate = False
 
 
-def run(case, dtype, seed=0, factor=1.0, deterministic=True, workspace=0, use_lse=True):
-    """o, lse and gradients of the backend, and those in double precision."""
-    selection = selection_of(case, seed)
-    q, k, v, do, dlse = tensors_of(case, dtype, seed, factor)
-    scale = case[4] ** -0.5
-    given = [x.detach().requires_grad_() for x in (q, k, v)]
-    o, lse = tt.sparse_attention(*given, selection, return_lse=True, backend="triton", deterministic=deterministic, workspace=workspace)
-    finite = lse.isfinite()
-    loss = (o.float() * do.float()).sum() + (lse[finite] * dlse[finite]).sum() * use_lse
-    got = (o.detach(), lse.detach(), *torch.autograd.grad(loss, given))
-    return got, want_of(q, k, v, do, dlse * use_lse, selection, scale)
+run = functools.partial(run, backend="triton")
 
 
 class Attention(unittest.TestCase):
-    def check(self, got, want, dtype, bar_32=1e-6):
+    def check(self, got, want, dtype):
         # fp16: gradients are rounded once more on the way out.
-        bar_o, bar = (1e-6, bar_32) if dtype == torch.float32 else (6e-4, 6e-4 + 2 ** -12)
+        bar_o, bar = (1e-6, 1e-6) if dtype == torch.float32 else (6e-4, 6e-4 + 2 ** -12)
         for name, a, b, most in zip(("o", "lse", "dq", "dk", "dv"), got, want, (bar_o, 2e-6, bar, bar, bar)):
             self.assertLessEqual(error(a, b), most, name)
 
     def test_outputs_and_gradients_are_those_of_double_precision(self):
         for i, case in enumerate(CASES):
-            # Lists of one to three keys: dp and delta, sums of 64 products of up to 25, cancel in gradients of 1.1 at most, and
-            # one rounding of 25 is 1.5e-6. Gradients of fp32 attention in torch are as far off.
-            bar = 2e-6 if case is CASES[-1] else 1e-6
             for dtype in (torch.float32, torch.float16):
                 with self.subTest(case=case, dtype=dtype):
-                    self.check(*run(case, dtype, i, deterministic=i % 2 == 0, use_lse=i % 3 != 2), dtype, bar)
-            self.check(*run(case, torch.float32, i, deterministic=i % 2 != 0), torch.float32, bar)
+                    self.check(*run(case, dtype, i, deterministic=i % 2 == 0, use_lse=i % 3 != 2), dtype)
+            self.check(*run(case, torch.float32, i, deterministic=i % 2 != 0), torch.float32)
 
     def test_scores_of_80(self):
         # A score of 80 is a sum of 64 products of that size: p is off by some of its ulps, 7.6e-6 each.
@@ -100,13 +88,16 @@ class Attention(unittest.TestCase):
 
     def test_nothing_to_attend_to(self):
         q, k = (torch.zeros(1, 1, n, 64, requires_grad=True) for n in (0, 8))
-        o = tt.sparse_attention(q, k, k, tessera.Selection.from_mask(np.zeros((1, 0, 8), bool), 32, 1, 0, 8), backend="triton")
+        o = tt.sparse_attention(q, k, k, tessera.Selection.from_mask(np.zeros((1, 0, 8), bool), 32, 1, 0, 8),
+                                backend="triton")
         o.sum().backward()
         self.assertEqual((o.shape, float(k.grad.abs().sum())), (q.shape, 0.0))
         q = torch.ones(1, 1, 4, 64, requires_grad=True)
-        o, lse = tt.sparse_attention(q, k, k, tessera.Selection.from_mask(np.zeros((1, 1, 1), bool), 4, 8, 4, 8), return_lse=True, backend="triton")
+        o, lse = tt.sparse_attention(q, k, k, tessera.Selection.from_mask(np.zeros((1, 1, 1), bool), 4, 8, 4, 8),
+                                     return_lse=True, backend="triton")
         o.sum().backward()
-        self.assertEqual((float(o.abs().sum()), bool((lse == -float("inf")).all()), float(q.grad.abs().sum())), (0.0, True, 0.0))
+        self.assertEqual((float(o.abs().sum()), bool((lse == -float("inf")).all()), float(q.grad.abs().sum())),
+                         (0.0, True, 0.0))
 
 
 class Operators(unittest.TestCase):
@@ -117,8 +108,10 @@ class Operators(unittest.TestCase):
         q, k, v, *_ = (x.detach().requires_grad_() for x in tensors_of(self.case, torch.float32))
         torch.library.opcheck(torch.ops.tessera.attend_gpu.default, (q, k, v, number, 0.125, True, 0, "triton"))
         for deterministic in (True, False):
-            self.assertTrue(torch.autograd.gradcheck(lambda *x, d=deterministic: torch.ops.tessera.attend_gpu(*x, number, 0.3, d, 0, "triton")[0],
-                                                     (q, k, v), eps=1e-2, atol=2e-3, rtol=1e-2, fast_mode=True))
+            def attend(*x, d=deterministic):
+                return torch.ops.tessera.attend_gpu(*x, number, 0.3, d, 0, "triton")[0]
+            self.assertTrue(torch.autograd.gradcheck(attend, (q, k, v), eps=1e-2, atol=2e-3, rtol=1e-2,
+                                                     fast_mode=True))
 
     def test_compiled_without_a_break(self):
         q, k, v, do, _ = tensors_of(self.case, torch.float32)
@@ -143,16 +136,18 @@ class Selecting(unittest.TestCase):
         return [made.indices[a:b].numpy() for a, b in zip(made.offsets[:-1], made.offsets[1:])]
 
     def check(self, q, k, keep):
-        for got, want in zip(self.lists(q, k, keep), best_lists(q, k, np.broadcast_to(keep, q.shape[:2]).ravel()), strict=True):
+        for got, want in zip(self.lists(q, k, keep), best_lists(q, k, np.broadcast_to(keep, q.shape[:2]).ravel()),
+                             strict=True):
             np.testing.assert_array_equal(got, want)
 
     def test_lists_are_those_of_double_precision(self):
         torch.manual_seed(1)
-        for rank, groups, seq_k, keep in ((8, 3, 60, 20), (16, 20, 200, [[1, 200]]), (33, 3, 100, [[99, 0]]), (64, 2, 70, 35), (7, 17, 50, 25)):
+        for rank, groups, seq_k, keep in ((8, 3, 60, 20), (16, 20, 200, [[1, 200]]), (33, 3, 100, [[99, 0]]),
+                                          (64, 2, 70, 35), (7, 17, 50, 25)):
             self.check(torch.randn(1, 2, groups, rank), torch.randn(1, 2, seq_k, rank), keep)
 
     def test_ties_nan_and_zeros_of_both_signs(self):
-        # Integers: NumPy's products of equal rows, which the interpreter takes, do not have the same bits at all places.
+        # Integers: NumPy's products of equal rows, which the interpreter takes, differ in bits with the place.
         torch.manual_seed(2)
         q, k = (torch.randint(-99, 100, (1, 2, n, 8)).float() for n in (5, 300))
         k[0, 0, 10:200] = k[0, 0, 9]
@@ -168,8 +163,8 @@ class Selecting(unittest.TestCase):
         q, k = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 7, 8)
         number = tt.select(q, k, 3, 16, 16, seq_q=40, seq_k=100, backend="triton")
         lists = best_lists(q, k, [3, 3])
-        selection = tessera.Selection.from_lists(np.arange(7) * 3, np.concatenate(lists).astype(np.int32), batch=1, heads=2, seq_q=40, seq_k=100,
-                                                 q_block=16, k_block=16)
+        selection = tessera.Selection.from_lists(np.arange(7) * 3, np.concatenate(lists).astype(np.int32), batch=1,
+                                                 heads=2, seq_q=40, seq_k=100, q_block=16, k_block=16)
         x, y = torch.randn(1, 2, 40, 64), torch.randn(1, 2, 100, 64)
         grads = []
         for s in (number, selection):
@@ -185,18 +180,23 @@ class Sentences(unittest.TestCase):
         case = Operators.case
         selection = selection_of(case)
         q, k, v, *_ = tensors_of(case, torch.float32)
-        with self.assertRaisesRegex(NotImplementedError, "q is of torch.bfloat16, must be of float16 or float32 under Triton's interpreter"):
+        with self.assertRaisesRegex(NotImplementedError,
+                                    "q is of torch.bfloat16, must be of float16 or float32 under Triton's interpreter"):
             tt.sparse_attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), selection, backend="triton")
         with self.assertRaisesRegex(NotImplementedError, "backend triton \\(Triton\\): PyTorch finds no GPU"):
             tt._gpu_operator.choose(torch.device("cuda", 0), torch.bfloat16, "triton")
-        with self.assertRaisesRegex(NotImplementedError, "backend c \\(libtessera_gpu\\): .*; backend triton \\(Triton\\): PyTorch finds no GPU"):
+        with self.assertRaisesRegex(NotImplementedError,
+                                    "backend c \\(libtessera_gpu\\): .*; "
+                                    "backend triton \\(Triton\\): PyTorch finds no GPU"):
             tt.backend("cuda")
         self.assertEqual(tt.backend("cpu", torch.float16).backend, "triton")
         self.assertIn("not by libtessera_gpu: tess_gpu_open: ", tt.backend("cpu", torch.float16).reason)
 
     def test_without_the_interpreter_or_without_triton(self):
-        for change, sentence in (("os.environ['TRITON_INTERPRET'] = '0'", "q is on cpu, its kernels run on GPUs, and on a CPU under its interpreter"),
-                                 ("sys.modules['triton'] = None", "backend triton (Triton): Triton cannot be imported: ")):
+        for change, sentence in (("os.environ['TRITON_INTERPRET'] = '0'",
+                                  "q is on cpu, its kernels run on GPUs, and on a CPU under its interpreter"),
+                                 ("sys.modules['triton'] = None",
+                                  "backend triton (Triton): Triton cannot be imported: ")):
             done = subprocess.run([sys.executable, "-W", "ignore", "-c", f"""
 import os, sys
 {change}

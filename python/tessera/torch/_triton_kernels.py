@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """_triton_kernels.py - attention on key lists and the selection that makes lists, in Triton.
 
-A program of attention has BM queries of one group and walks the group's list, BN keys at a time. A list entry is a unit of
-1 << shift keys; slot n of a list is key n & (unit - 1) of entry n >> shift. Scores are multiplied by log2(e), lse is natural.
+A program of attention has BM queries of one group and walks the group's list, BN keys at a time. A list entry is a unit
+of 1 << shift keys; slot n of a list is key n & (unit - 1) of entry n >> shift. Scores are multiplied by log2(e), lse is
+natural.
 
     forward         o, lse; bytes of K and V for each flop: 1 / BM
     backward        dq; rows of dk and dv by atomic additions, or, ORDERED, to a workspace in list order
@@ -40,6 +41,16 @@ def _keys(INDICES, first, slot, slots, shift, tokens_k):
 
 
 @triton.jit
+def _dot_rows(a, b):
+    """a b^T. fp32, which only the interpreter runs, is summed in double: what cancels later would keep the error of a
+    sum of D products."""
+    if a.dtype == tl.float32:
+        return tl.dot(a.to(tl.float64), tl.trans(b).to(tl.float64), out_dtype=tl.float64).to(tl.float32)
+    else:
+        return tl.dot(a, tl.trans(b), input_precision="ieee")
+
+
+@triton.jit
 def forward(Q, K, V, O, LSE, BOUNDS, OFFSETS, INDICES, heads, tokens_q, tokens_k, n_q, tiles, shift, scale2,
             qb, qh, qs, kb, kh, ks, vb, vh, vs, ob, oh, os,
             D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
@@ -57,7 +68,7 @@ def forward(Q, K, V, O, LSE, BOUNDS, OFFSETS, INDICES, heads, tokens_q, tokens_k
     for start in range(0, slots, BN):
         key, ok = _keys(INDICES, first, start + n, slots, shift, tokens_k)
         k = tl.load(K + key[:, None] * ks + d[None, :], mask=ok[:, None], other=0.0)
-        s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale2
+        s = _dot_rows(q, k) * scale2
         s = tl.where(ok[None, :], s, float("-inf"))
         new = tl.maximum(top, tl.max(s, 1))
         base = tl.where(new == float("-inf"), 0.0, new)
@@ -70,13 +81,14 @@ def forward(Q, K, V, O, LSE, BOUNDS, OFFSETS, INDICES, heads, tokens_q, tokens_k
     none = total == 0.0
     o = acc / tl.where(none, 1.0, total)[:, None]
     lse = tl.where(none, float("-inf"), (top + tl.log2(total)) * LN_2)
-    tl.store(O + b * ob + h * oh + rows.to(tl.int64)[:, None] * os + d[None, :], o.to(O.dtype.element_ty), mask=live[:, None])
+    tl.store(O + b * ob + h * oh + rows.to(tl.int64)[:, None] * os + d[None, :], o.to(O.dtype.element_ty),
+             mask=live[:, None])
     tl.store(LSE + bh * tokens_q + rows, lse, mask=live)
 
 
 @triton.jit(do_not_specialize=["list0", "entry0"])
-def backward(Q, K, V, O, DO, LSE, DLSE, DQ, DK, DV, BOUNDS, OFFSETS, INDICES, heads, tokens_q, tokens_k, n_q, tiles, shift, scale,
-             list0, entry0, qb, qh, qs, kb, kh, ks, vb, vh, vs, ob, oh, os, db, dh, ds,
+def backward(Q, K, V, O, DO, LSE, DLSE, DQ, DK, DV, BOUNDS, OFFSETS, INDICES, heads, tokens_q, tokens_k, n_q, tiles,
+             shift, scale, list0, entry0, qb, qh, qs, kb, kh, ks, vb, vh, vs, ob, oh, os, db, dh, ds,
              D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ORDERED: tl.constexpr):
     """DK and DV: gradients (batch, heads, keys, D) to add to, or ORDERED the rows of the workspace: row
     ((entry - entry0) tiles + tile) << shift | key of the unit. dq is (batch, heads, queries, D)."""
@@ -102,9 +114,9 @@ def backward(Q, K, V, O, DO, LSE, DLSE, DQ, DK, DV, BOUNDS, OFFSETS, INDICES, he
         k = tl.load(K + key[:, None] * ks + d[None, :], mask=ok[:, None], other=0.0)
         v = tl.load(V + key[:, None] * vs + d[None, :], mask=ok[:, None], other=0.0)
         # The difference first: it is small where p is large, and so is its error.
-        p = tl.exp2((tl.dot(q, tl.trans(k), input_precision="ieee") * scale - lse[:, None]) * LOG2_E)
+        p = tl.exp2((_dot_rows(q, k) * scale - lse[:, None]) * LOG2_E)
         p = tl.where(ok[None, :], p, 0.0)
-        grad = p * (tl.dot(do, tl.trans(v), input_precision="ieee") - delta[:, None])
+        grad = p * (_dot_rows(do, v) - delta[:, None])
         grad = tl.where(ok[None, :], grad, 0.0)
         p, grad = p.to(do.dtype), grad.to(do.dtype)
         dv = tl.dot(tl.trans(p), do, input_precision="ieee")
@@ -126,8 +138,8 @@ def backward(Q, K, V, O, DO, LSE, DLSE, DQ, DK, DV, BOUNDS, OFFSETS, INDICES, he
 @triton.jit(do_not_specialize=["entry0", "entry1"])
 def sum_rows(ROW_DK, ROW_DV, DK, DV, FIRST, PLACE, tokens_k, n_k, tiles, shift, entry0, entry1, blocks,
              D: tl.constexpr, BK: tl.constexpr):
-    """Adds the rows of entries entry0 .. entry1 - 1 to the gradients of BK keys: of each unit in the order of PLACE, the entries
-    PLACE[FIRST[unit]] .. of that unit, ascending."""
+    """Adds the rows of entries entry0 .. entry1 - 1 to the gradients of BK keys: of each unit in the order of PLACE,
+    the entries PLACE[FIRST[unit]] .. of that unit, ascending."""
     bh = tl.program_id(0).to(tl.int64) // blocks
     key = (tl.program_id(0) % blocks) * BK + tl.arange(0, BK)
     live = key < tokens_k
@@ -153,9 +165,10 @@ def sum_rows(ROW_DK, ROW_DV, DK, DV, FIRST, PLACE, tokens_k, n_k, tiles, shift, 
 @triton.jit
 def select(Q, K, KEEP, OFFSETS, INDICES, heads, n_q, n_k, rank, qb, qh, qs, kb, kh, ks, blocks,
            R: tl.constexpr, BN: tl.constexpr):
-    """16 groups of a head. Scores as ordered integers of 32 bits: passes 0 to 7 find the K-th one digit of 4 bits at a time, by
-    counts of the digits of those that have the digits found so far; pass 8 writes. Each pass computes the scores again, by the
-    same instructions, so to the same bits. BN is at most 128: counts of a block are bytes of an integer."""
+    """16 groups of a head. Scores as ordered integers of 32 bits: passes 0 to 7 find the K-th one digit of 4 bits at a
+    time, by counts of the digits of those that have the digits found so far; pass 8 writes. Each pass computes the
+    scores again, by the same instructions, so to the same bits. BN is at most 128: counts of a block are bytes of an
+    integer."""
     bh = tl.program_id(0).to(tl.int64) // blocks
     b, h = bh // heads, bh % heads
     group = (tl.program_id(0) % blocks) * 16 + tl.arange(0, 16)
@@ -163,7 +176,8 @@ def select(Q, K, KEEP, OFFSETS, INDICES, heads, n_q, n_k, rank, qb, qh, qs, kb, 
     r = tl.arange(0, R)
     n = tl.arange(0, BN)
     digits = tl.arange(0, 8)
-    q = tl.load(Q + b * qb + h * qh + group.to(tl.int64)[:, None] * qs + r[None, :], mask=live[:, None] & (r < rank)[None, :], other=0.0)
+    q = tl.load(Q + b * qb + h * qh + group.to(tl.int64)[:, None] * qs + r[None, :],
+                mask=live[:, None] & (r < rank)[None, :], other=0.0)
     K += b * kb + h * kh
     keep = tl.zeros([16], tl.int32) + tl.load(KEEP + bh)
     out = tl.load(OFFSETS + bh * n_q + group, mask=live, other=0)
@@ -178,7 +192,8 @@ def select(Q, K, KEEP, OFFSETS, INDICES, heads, n_q, n_k, rank, qb, qh, qs, kb, 
         for start in range(0, n_k, BN):
             unit = start + n
             exists = unit < n_k
-            k = tl.load(K + unit.to(tl.int64)[:, None] * ks + r[None, :], mask=exists[:, None] & (r < rank)[None, :], other=0.0)
+            k = tl.load(K + unit.to(tl.int64)[:, None] * ks + r[None, :], mask=exists[:, None] & (r < rank)[None, :],
+                        other=0.0)
             s = tl.dot(q, tl.trans(k), input_precision="ieee")
             s = tl.where(s == 0.0, 0.0, s)          # -0 is 0
             bits = s.to(tl.uint32, bitcast=True)
@@ -196,9 +211,11 @@ def select(Q, K, KEEP, OFFSETS, INDICES, heads, n_q, n_k, rank, qb, qh, qs, kb, 
             else:
                 equal = exists[None, :] & (code == found[:, None])
                 number = tl.cumsum(equal.to(tl.int32), 1) + equals[:, None]
-                chosen = exists[None, :] & (keep > 0)[:, None] & ((code > found[:, None]) | (equal & (number <= wanted[:, None])))
+                among = (code > found[:, None]) | (equal & (number <= wanted[:, None]))
+                chosen = exists[None, :] & (keep > 0)[:, None] & among
                 place = tl.cumsum(chosen.to(tl.int32), 1) + written[:, None] - 1
-                tl.store(INDICES + out[:, None] + place, tl.zeros([16, BN], tl.int32) + unit[None, :], mask=chosen & live[:, None])
+                tl.store(INDICES + out[:, None] + place, tl.zeros([16, BN], tl.int32) + unit[None, :],
+                         mask=chosen & live[:, None])
                 written += tl.sum(chosen.to(tl.int32), 1)
                 equals += tl.sum(equal.to(tl.int32), 1)
         if step < 8:

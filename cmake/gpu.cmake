@@ -1,7 +1,7 @@
 # The image of the GPU's kernels: TESS_GPU_IMAGE makes it with nvcc, for the devices of TESS_GPU_ARCHS and as PTX
 # for later ones; gpu_image.log beside it has what ptxas says of registers and spills. Without it libtessera_gpu
 # builds, and its calls say that it has no kernels. No other part needs CUDA.
-option(TESS_GPU_IMAGE "Compile the GPU kernels into libtessera_gpu (needs nvcc; minutes)" OFF)
+option(TESS_GPU_IMAGE "Compile the GPU kernels into libtessera_gpu (needs nvcc)" OFF)
 set(TESS_GPU_ARCHS "80;90;100;120" CACHE STRING "Compute capabilities of the image, without the point")
 find_program(TESS_NVCC nvcc PATHS /usr/local/cuda/bin DOC "CUDA compiler, for TESS_GPU_IMAGE")
 set(TESS_HAVE_GPU_IMAGE OFF)

@@ -28,25 +28,28 @@ static tess_status read_all(tess_ctx *ctx, tess__byte_stream *bytes, char **text
     return TESS_OK;
 }
 
-/* The number behind "tessera_trace": in the first bytes; 0: it is not there. */
-static int version_of(const char *text, size_t n)
+/* The number behind "tessera_trace": in the first bytes; 0: it is not there. What is no number
+ * counts as 1, whose reader says so. */
+static int64_t version_of(const char *text, size_t n)
 {
     static const char word[] = "\"tessera_trace\"";
+    static const int64_t LARGE = 1000000;
     const size_t length = sizeof word - 1;
     for (size_t i = 0; i + length <= n; i++)
         if (memcmp(text + i, word, length) == 0) {
+            int64_t version = 0;
             for (i += length; i < n && (text[i] == ' ' || text[i] == ':'); i++)
                 ;
-            return i < n && text[i] == '2' && (i + 1 == n || text[i + 1] < '0' || text[i + 1] > '9')
-                       ? 2
-                       : 1;
+            for (; i < n && text[i] >= '0' && text[i] <= '9' && version < LARGE; i++)
+                version = 10 * version + text[i] - '0';
+            return version > 0 ? version : 1;
         }
     return 0;
 }
 
 /* Opens a file and reads its first bytes; *version: of our own traces, 0 of others. */
 static tess_status open_head(tess_ctx *ctx, const char *path, char *text, size_t *n,
-                             tess__byte_stream **bytes, int *version)
+                             tess__byte_stream **bytes, int64_t *version)
 {
     size_t got = 1;
     TESS_TRY(tess__byte_stream_open(ctx, path, bytes));
@@ -64,7 +67,7 @@ tess_status tess_trace_is(tess_ctx *ctx, const char *path, int *is)
     size_t n = 0;
     tess__byte_stream *bytes = NULL;
     TESS_REQUIRE(ctx, path, is);
-    int version = 0;
+    int64_t version = 0;
     const tess_status status = open_head(ctx, path, text, &n, &bytes, &version);
     tess__byte_stream_close(bytes);
     if (status == TESS_OK)
@@ -76,7 +79,7 @@ tess_status tess_trace_load(tess_ctx *ctx, const char *path, tess_trace **trace)
 {
     tess__byte_stream *bytes = NULL;
     size_t n = 0;
-    int version = 0;
+    int64_t version = 0;
     TESS_REQUIRE(ctx, path, trace);
     char *text = tess__alloc(ctx, HEAD);
     tess_status status = text ? open_head(ctx, path, text, &n, &bytes, &version) : TESS_ENOMEM;
@@ -109,7 +112,7 @@ static tess_status load_row(tess_replay *r, const char *path, tess__replay_row *
 {
     char text[HEAD] = "";
     size_t n = 0;
-    int version = 0;
+    int64_t version = 0;
     tess__byte_stream *bytes = NULL;
     row->path = TESS_TAKE_STRING(&r->arena, path, strlen(path));
     const tess_status status = open_head(r->ctx, path, text, &n, &bytes, &version);
@@ -117,6 +120,9 @@ static tess_status load_row(tess_replay *r, const char *path, tess__replay_row *
     TESS_TRY(status);
     if (version == 2)
         return load_program(r, path, row);
+    if (version > 2)
+        return tess__fail(TESS_EFORMAT, "%s: \"tessera_trace\" is %lld, must be 1 or 2", path,
+                          (long long)version);
     if (version) {
         TESS_TRY(tess_trace_load(r->ctx, path, &row->ours));
         row->rank = row->ours->info.rank;

@@ -116,6 +116,32 @@ static void a_writer_waits_for_the_readers(void **state)
     tess_replay_destroy(r);
 }
 
+/* a writes a gradient, which is summed in two pieces while b runs backward; the optimiser's "decay"
+ * reads no gradient, and begins when both sums have ended. "between", an update before the last
+ * backward operator, does not wait. */
+static void the_optimizer_waits_for_sums_of_gradients(void **state)
+{
+    (void)state;
+#define PASS(name, ns, stores, pass) OP(name, ns, stores ", \"pass\": \"" pass "\"")
+    static const char sums[] =
+        HEAD("0", "") PASS("a", "5000000", READS("", "0, 1"), "backward") "," CALL(
+            "all_reduce", "4000000", READS("0", "0"), ", \"pass\": \"backward\"") ",";
+    static const char last[] = CALL("reduce_scatter", "400000000", READS("1", "1"), "") ",";
+    static const char between[] = PASS("between", "1000", READS("", "2"), "optimizer") ",";
+    static const char tail[] = PASS("b", "1000", READS("", "3"), "backward") "," PASS(
+        "decay", "1000", READS("", "4"), "optimizer") "]}";
+    char text[4096];
+    snprintf(text, sizeof text, "%s%s%s%s", sums, last, between, tail);
+    write_file(0, text);
+    tess_replay *r = replay(1, NULL);
+    const int64_t summed = find(r, TESS__CAT_COMM, 1)->end;
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 1)->begin, 5000000);
+    assert_true(find(r, TESS__CAT_COMPUTE, 2)->end < summed);
+    assert_int_equal(find(r, TESS__CAT_COMPUTE, 3)->begin, summed);
+    assert_int_equal(end_of(r), summed + 1000);
+    tess_replay_destroy(r);
+}
+
 static void messages_of_two_ranks_meet_by_direction(void **state)
 {
     (void)state;
@@ -214,6 +240,9 @@ static void wrong_files_are_refused(void **state)
     static const struct {
         const char *text, *sentence;
     } cases[] = {
+        {"{\"otherData\": {\"tessera_trace\": 3, \"rank\": 0, \"ranks\": 8}}",
+         "\"tessera_trace\" is 3, must be 1 or 2"},
+        {"{\"otherData\": {\"tessera_trace\": 20}}", "\"tessera_trace\" is 20, must be 1 or 2"},
         {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 8, \"ranks\": 8}}",
          "\"rank\" is 8, must be below \"ranks\", 8"},
         {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 0}}", "\"otherData\" lacks \"ranks\""},
@@ -277,6 +306,7 @@ int main(void)
         cmocka_unit_test(two_gathers_of_parameters_are_in_flight),
         cmocka_unit_test(a_gather_of_activations_is_not_ahead),
         cmocka_unit_test(a_writer_waits_for_the_readers),
+        cmocka_unit_test(the_optimizer_waits_for_sums_of_gradients),
         cmocka_unit_test(messages_of_two_ranks_meet_by_direction),
         cmocka_unit_test(operators_without_times_take_those_of_the_model),
         cmocka_unit_test(the_host_launches_one_operator_after_the_other),

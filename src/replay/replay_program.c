@@ -8,9 +8,12 @@
  *   - the last writers of the storages that it reads or writes have ended, and the last readers of
  *     those that it writes,
  *   - the host has launched it, one after the other: a share of the software's time for a layer,
- *   - of gathers of parameters: the gather two before it has been read, so two are in flight.
+ *   - of gathers of parameters: the gather two before it has been read, so two are in flight,
+ *   - of the optimiser after the last backward pass: every all-reduce and reduce-scatter before it
+ *     has ended, for the backward passes of DDP and FSDP2 end with that wait of the stream.
  *
- * Waits of the host say nothing more: on a GPU streams wait. Cost: events and their storages.
+ * Waits that the file has say nothing more: the streams that wait are not known, and what reads a
+ * result waits for it. Cost: events and their storages.
  */
 #include "replay_internal.h"
 #include "replay_program_row.h"
@@ -36,6 +39,8 @@ typedef struct {
     int64_t gathers;
     int64_t host_ns[2]; /* of an operator, forward and backward */
     int32_t host;       /* the last launch; -1: none */
+    int32_t *sum;       /* (channels) the last all-reduce or reduce-scatter; -1: none */
+    int64_t update;     /* the event of the optimiser that waits for sums; -1: none */
     double collective_us;
 } player;
 
@@ -154,6 +159,34 @@ static void limit_gathers(player *p, const tess__program_event *e, int32_t op)
     p->gathers++;
 }
 
+/* ---- sums of gradients ----------------------------------------------------------------------- */
+
+/* The first operator of the optimiser behind the last event of a backward pass. Where updates run
+ * between backward passes, those before it wait for what they read alone. */
+static int64_t find_update(const tess__program *p)
+{
+    int64_t found = -1;
+    for (int64_t i = p->n - 1; i >= 0 && p->events[i].pass != TESS__PROGRAM_BACKWARD; i--)
+        if (p->events[i].kind == TESS__PROGRAM_OPERATOR &&
+            p->events[i].pass == TESS__PROGRAM_OPTIMIZER)
+            found = i;
+    return found;
+}
+
+static void note_sum(player *p, const tess__program_event *e, int32_t op)
+{
+    const int16_t stream = p->r->timeline->ops[op].stream;
+    if (e->op == TESS_CALL_ALL_REDUCE || e->op == TESS_CALL_REDUCE_SCATTER)
+        p->sum[stream - TESS__PROGRAM_STREAMS] = op;
+}
+
+/* Each channel runs in order: its last sum ends last. */
+static void wait_for_sums(player *p, int32_t op)
+{
+    for (int i = 0; i < p->row->channels; i++)
+        tess__timeline_depend(p->r->timeline, op, p->sum[i]);
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static int32_t name_of(const player *p, const tess__program_event *e)
@@ -177,6 +210,8 @@ static tess_status add_operator(player *p, int64_t i)
     const int32_t added = tess__timeline_add(p->r->timeline, &op);
     if (e->pass != TESS__PROGRAM_OPTIMIZER)
         launch(p, e, p->host_ns[e->pass == TESS__PROGRAM_BACKWARD], added);
+    if (added >= 0 && i == p->update)
+        wait_for_sums(p, added);
     return added < 0 ? p->r->timeline->status : depend(p, e, added);
 }
 
@@ -193,6 +228,7 @@ static tess_status add_call(player *p, int64_t i, int32_t meet)
     const double ranks = (double)p->p->groups[e->group].n;
     launch(p, e, llround(1e3 * p->collective_us * log2(TESS_MAX(ranks, 1.0))), added);
     TESS_TRY(depend(p, e, added));
+    note_sum(p, e, added);
     if (e->op == TESS_CALL_ALL_GATHER && p->row->prepares[i])
         limit_gathers(p, e, added);
     p->r->rows[p->number].result.calls += meet >= 0;
@@ -209,6 +245,9 @@ static tess_status reserve(player *p, tess__arena *arena)
     p->readers = TESS_TAKE(arena, bytes);
     p->gather_of = TESS_TAKE(arena, bytes);
     p->first_read = TESS_TAKE(arena, ((size_t)p->p->n + 1) * sizeof *p->first_read);
+    p->sum = TESS_TAKE(arena, TESS__PROGRAM_CHANNELS * sizeof *p->sum);
+    p->update = find_update(p->p);
+    memset(p->sum, 0xff, TESS__PROGRAM_CHANNELS * sizeof *p->sum);
     memset(p->writer, 0xff, bytes);
     memset(p->readers, 0xff, bytes);
     memset(p->gather_of, 0xff, bytes);

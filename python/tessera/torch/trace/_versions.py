@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """_versions.py - the versions of PyTorch whose hooks are known, and what the older of them lack."""
+import sys
+
 import torch
 
 OLDEST, NEWEST = (2, 6), (2, 15)
@@ -15,7 +17,12 @@ def sentence():
 
 def fill_in(stack):
     """Until the stack is left: streams of CPUs in torch 2.6 lack two methods that FSDP2 calls and that do nothing later."""
-    for name in ("record_event", "wait_event"):
+    for name, method in (("record_event", _record_event), ("wait_event", lambda stream, event: None)):
         if not hasattr(torch.cpu.Stream, name):
-            setattr(torch.cpu.Stream, name, lambda stream, *args: None)
+            setattr(torch.cpu.Stream, name, method)
             stack.callback(delattr, torch.cpu.Stream, name)
+
+
+def _record_event(stream, event=None):
+    """HSDP of torch 2.6 wants an event; of gathers none, for on that of an unread gather it calls torch.cuda."""
+    return None if sys._getframe(1).f_code.co_name == "foreach_all_gather" else torch.cpu.Event()

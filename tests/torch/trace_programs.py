@@ -228,7 +228,7 @@ def context_parallel():
 
     def step():
         q, k, v = project(x).chunk(3, -1)
-        keys, values = (functional.all_gather_tensor_autograd(t, 1, group) for t in (k, v))
+        keys, values = (functional.all_gather_tensor_autograd(t.contiguous(), 1, group) for t in (k, v))
         o = F.scaled_dot_product_attention(*(t.unflatten(-1, (4, -1)).transpose(1, 2) for t in (q, keys, values)))
         o.square().sum().backward()
         for p in project.parameters():

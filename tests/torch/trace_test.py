@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 import tessera.torch
 from processes import run
-from tessera.torch.trace import _collectives
+from tessera.torch.trace import _collectives, _versions
 from tessera.torch.trace._mode import Recorder
 from trace_programs import PROGRAMS
 
@@ -66,7 +66,8 @@ def quiet():
 def observe(rank, ranks, names, folder):
     for name in names:
         recorder = Observer(rank, ranks)
-        with quiet(), recorder:
+        with quiet(), contextlib.ExitStack() as stack, recorder:
+            _versions.fill_in(stack)
             step = builder(name, ranks)()
             step()
             step()

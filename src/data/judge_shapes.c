@@ -168,9 +168,10 @@ static blob measure(const explained *e, int width, int t, int colour)
         if (e->colour[at] != colour)
             continue;
         const double a = (double)e->coverage[at];
+        const int64_t row = i / width, column = i % width;
         b.mass += a;
-        b.x += a * ((double)(i % width) + 0.5);
-        b.y += a * ((double)(i / width) + 0.5);
+        b.x += a * ((double)column + 0.5);
+        b.y += a * ((double)row + 0.5);
     }
     if (b.mass < SMALLEST * (double)e->pixels)
         return (blob){0};
@@ -212,8 +213,9 @@ static blob template_of(int kind)
 {
     blob b = {0};
     for (int i = 0; i < GRID * GRID; i++) {
-        const float x = 2.5F * ((float)(i % GRID) + 0.5F) / GRID - 1.25F;
-        const float y = 2.5F * ((float)(i / GRID) + 0.5F) / GRID - 1.25F;
+        const int row = i / GRID, column = i % GRID;
+        const float x = 2.5F * ((float)column + 0.5F) / GRID - 1.25F;
+        const float y = 2.5F * ((float)row + 0.5F) / GRID - 1.25F;
         if (tess__shape_kinds[kind].distance(x, y) < 0)
             b.mass += 1, b.x += (double)x, b.y += (double)y;
     }
@@ -229,7 +231,8 @@ static double overlap(const explained *e, int width, int t, int colour, int kind
     for (int64_t i = 0; i < e->pixels; i++) {
         const int64_t at = t * e->pixels + i;
         const float a = e->colour[at] == colour ? e->coverage[at] : 0;
-        const float x = (float)(i % width) + 0.5F - cx, y = (float)(i / width) + 0.5F - cy;
+        const int64_t row = i / width, column = i % width;
+        const float x = (float)column + 0.5F - cx, y = (float)row + 0.5F - cy;
         const float cover = tess__shape_coverage(kind, x, y, (float)r);
         both += (double)TESS_MIN(a, cover);
         either += (double)TESS_MAX(a, cover);

@@ -64,8 +64,9 @@ static void find_window(const tess__control *c, int window[3])
         return;
     for (int a = 0; a < 3; a++) {
         const int cube = c->state.cubes[0].cube[a];
+        const int before = (c->reference[a] + cube - 1) / cube;
         cubes[a] = (c->opts.grid[a] + cube - 1) / cube;
-        share *= (double)window[a] / ((c->reference[a] + cube - 1) / cube);
+        share *= (double)window[a] / before;
     }
     tess__window(cubes, share, window);
 }

@@ -39,7 +39,7 @@ static tess_status prepare(check *c, int64_t tokens)
                                   .tokens_k = tokens,
                                   .group = GROUP,
                                   .unit = 1};
-    const size_t n_q = (size_t)(HEADS * c->n_q * c->rank),
+    const size_t n_q = (size_t)HEADS * (size_t)c->n_q * (size_t)c->rank,
                  n_k = (size_t)HEADS * (size_t)c->n_k * (size_t)c->rank;
     TESS_TRY(tess__gpu_random(&c->arena, 6, n_q, &c->q));
     TESS_TRY(tess__gpu_random(&c->arena, 7, n_k, &c->k));

@@ -22,4 +22,5 @@ grep '"sizes"' half/settings.json
 cmp whole/checkpoints/step-000008/optimiser.safetensors half/checkpoints/step-000008/optimiser.safetensors && echo "the same bits"
 small --weigh clips --steps 2 --dry-run | grep '^data'
 try train --preset tiny --data shapes --sizes 4x16x16,4x18x16 --out odd
-try train --preset tiny --data shapes --sizes 4x16x16,8x16x16 --attention dsv --steps 2 --warmup 1 --out sparse -q
+small --attention dsv --steps 2 --warmup 1 --out sparse | grep '^attention'
+try train --preset tiny --data shapes --sizes 4x16x16,8x16x16 --attention own --selector masks.npy --out own

@@ -35,8 +35,8 @@ typedef struct {
 } arrays;
 
 /* Scores of which exactly 512 are above the range that the kernel's sample gives: 428 that are not
- * in the sample, and its 84 largest. Of 2048 units the sample has those of tiles 4 n + 7 n % 4, of 8
- * units; with 512 wanted, the range is from the 170th of the sample to the 85th. These two are
+ * in the sample, and its 84 largest. Of 2048 units the sample has those of tiles 4 n + 7 n % 4, of
+ * 8 units; with 512 wanted, the range is from the 170th of the sample to the 85th. These two are
  * 85 * 771 = 65535 apart, as integers: the last of the 256 intervals then has more than one of
  * their values. All scores are exact and distinct. */
 static float above_sample(int unit)

@@ -10,7 +10,8 @@
 
 static const char who[] = "tess_gpu_bench";
 
-enum { REPEATS = 20, REPEATS_MAX = 10000, SELECT_PASS, FORWARD_PASS, BACKWARD_PASS };
+enum { REPEATS = 20, REPEATS_MAX = 10000, DRAWN = 1 << 24 };
+enum { SELECT_PASS, FORWARD_PASS, BACKWARD_PASS };
 
 typedef struct {
     tess_gpu *gpu;
@@ -50,26 +51,27 @@ static tess_status check(const tess_gpu_bench_problem *p)
     return tess__check_range(who, "repeats", p->repeats, 0, REPEATS_MAX);
 }
 
-/* (heads, tokens, dim) on the device: random, or with stream 0 what was there. */
+/* (heads, tokens, dim) on the device: random numbers, the same again after so many that the host
+ * draws in a second, or with stream 0 what was there. */
 static tess_status make_tensor(bench *b, uint64_t stream, int64_t tokens, int64_t dim,
                                tess_dtype dtype, tess_view *view)
 {
     const size_t n = (size_t)(b->p->shape.attn.heads * tokens * dim);
-    const size_t bytes = n * tess_dtype_size(dtype);
+    const size_t drawn = TESS_MIN(n, DRAWN), size = tess_dtype_size(dtype);
     *view = (tess_view){NULL, dtype, b->p->shape.attn.heads * tokens * dim, tokens * dim, dim};
-    TESS_TRY(tess__gpu_allocate(&b->memory, bytes, &view->data));
+    TESS_TRY(tess__gpu_allocate(&b->memory, n * size, &view->data));
     if (stream == 0)
         return TESS_OK;
-    tess__arena arena = {.ctx = b->gpu->ctx}; /* freed at once: tensors are large */
+    tess__arena arena = {.ctx = b->gpu->ctx}; /* freed at once: eight such would add up */
     float *x = NULL;
-    tess_status status = tess__gpu_random(&arena, stream, n, &x);
-    void *const given = status == TESS_OK ? tess__arena_take(&arena, bytes) : NULL;
+    tess_status status = tess__gpu_random(&arena, stream, drawn, &x);
+    void *const given = status == TESS_OK ? tess__arena_take(&arena, drawn * size) : NULL;
     if (status == TESS_OK && !given)
         status = TESS_ENOMEM;
     if (status == TESS_OK)
-        status = tess_convert(b->gpu->ctx, TESS_DTYPE_F32, x, dtype, given, n);
+        status = tess_convert(b->gpu->ctx, TESS_DTYPE_F32, x, dtype, given, drawn);
     if (status == TESS_OK)
-        status = tess__gpu_copy_in(&b->memory, view->data, given, bytes);
+        status = tess__gpu_repeat(&b->memory, view->data, n * size, given, drawn * size);
     tess__arena_free(&arena);
     return status;
 }

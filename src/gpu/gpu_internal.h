@@ -42,6 +42,7 @@ struct tess_gpu {
     tess_ctx *ctx;
     tess_gpu_driver driver;
     tess_gpu_info info;
+    int handle; /* CUdevice: what the driver calls the device */
     void *context, *module;
     void *functions[TESS_GPU_KERNELS]; /* found when first launched */
     const char *last;                  /* the kernel launched last; NULL: none yet */
@@ -70,6 +71,7 @@ struct tess_gpu_selection {
 extern const unsigned char tess__gpu_image[];
 extern const int tess__gpu_image_bytes;   /* 0: none */
 extern const char tess__gpu_image_code[]; /* "sm_80 sm_90 ..." */
+extern const int tess__gpu_image_cuda;    /* of nvcc, 13000 for 13.0; 0: none */
 
 /* ---- gpu_open.c --------------------------------------------------------------------------- */
 
@@ -112,6 +114,9 @@ typedef struct {
 } tess_gpu_memory;
 tess_status tess__gpu_allocate(tess_gpu_memory *m, size_t bytes, void **memory);
 tess_status tess__gpu_copy_in(const tess_gpu_memory *m, void *to, const void *from, size_t bytes);
+/* The same `each` bytes again and again. */
+tess_status tess__gpu_repeat(const tess_gpu_memory *m, void *to, size_t bytes, const void *from,
+                             size_t each);
 tess_status tess__gpu_copy_out(const tess_gpu_memory *m, void *to, const void *from, size_t bytes);
 void tess__gpu_free(tess_gpu_memory *m);
 
@@ -132,6 +137,10 @@ tess_status tess__gpu_random(tess__arena *arena, uint64_t stream, size_t n, floa
 void tess__gpu_warn(tess_gpu *gpu); /* once, unless a check has passed */
 
 /* ---- gpu_selection.c ---------------------------------------------------------------------- */
+
+/* EINVAL unless the lists are on the device of gpu. */
+tess_status tess__gpu_check_device(const char *who, const tess_gpu *gpu,
+                                   const tess_gpu_selection *sel);
 
 /* The lists as kernels take them: rows where units became rows. */
 tess_gpu_lists tess__gpu_lists(const tess_gpu_selection *sel);

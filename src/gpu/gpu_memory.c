@@ -38,6 +38,14 @@ tess_status tess__gpu_copy_in(const tess_gpu_memory *m, void *to, const void *fr
     return status;
 }
 
+tess_status tess__gpu_repeat(const tess_gpu_memory *m, void *to, size_t bytes, const void *from,
+                             size_t each)
+{
+    for (size_t at = 0; at < bytes; at += each)
+        TESS_TRY(tess__gpu_copy_in(m, (unsigned char *)to + at, from, TESS_MIN(each, bytes - at)));
+    return TESS_OK;
+}
+
 tess_status tess__gpu_copy_out(const tess_gpu_memory *m, void *to, const void *from, size_t bytes)
 {
     TESS_TRY(tess__gpu_enter(m->who, m->gpu));

@@ -3,9 +3,8 @@
  * right pass, each kind of mistake is found, and outcomes are stored for the device they are of. */
 #include "fake_driver.h"
 #include "files.h"
+#include "gpu/gpu_internal.h"
 #include "test.h"
-
-#include "tessera/advanced/gpu.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -178,6 +177,25 @@ static void test_bad_input(void **state)
     assert_int_equal(fake_allocations(), 0);
 }
 
+/* A bench draws few numbers and copies them over all of a tensor, no byte beyond. */
+static void test_numbers_are_repeated(void **state)
+{
+    (void)state;
+    tess_gpu *gpu = NULL;
+    void *to = NULL;
+    CHECK_OK(tess_gpu_open(ctx, 0, &gpu));
+    for (size_t each = 1; each <= 12; each++) {
+        tess_gpu_memory m = {.gpu = gpu, .who = "test"};
+        CHECK_OK(tess__gpu_allocate(&m, 12, &to));
+        CHECK_OK(tess__gpu_repeat(&m, to, 11, "abcdefghijkl", each));
+        for (size_t i = 0; i < 11; i++)
+            assert_int_equal(((const char *)to)[i], 'a' + (char)(i % each));
+        assert_int_equal(((const unsigned char *)to)[11], 0xff);
+        tess__gpu_free(&m);
+    }
+    tess_gpu_close(gpu);
+}
+
 /* The first call says once that the device was not checked, unless a stored outcome has passed. */
 static void test_the_first_call_warns(void **state)
 {
@@ -217,6 +235,6 @@ static void test_the_first_call_warns(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_right_kernels_pass),   cmocka_unit_test(test_mistakes_are_found),
     cmocka_unit_test(test_a_launch_that_fails),  cmocka_unit_test(test_bad_input),
-    cmocka_unit_test(test_the_first_call_warns),
+    cmocka_unit_test(test_numbers_are_repeated), cmocka_unit_test(test_the_first_call_warns),
 };
 RUN_TESTS_IN_FOLDER(tests)

@@ -58,6 +58,7 @@ static tess_status begin(const char *who, tess_gpu_kind kind, tess_gpu *gpu,
                          tess_dtype dtype, call *c)
 {
     TESS_TRY(check_shape(who, shape, sel));
+    TESS_TRY(tess__gpu_check_device(who, gpu, sel));
     if (dtype != TESS_DTYPE_BF16 && dtype != TESS_DTYPE_F16)
         return tess__fail(TESS_ENOTSUP, "%s: q.dtype is %s, must be BF16 or F16", who,
                           tess_dtype_name(dtype));

@@ -8,8 +8,10 @@ __asm__(".section .rodata\n.balign 16\n.globl tess__gpu_image\n.hidden tess__gpu
         ".balign 4\n.globl tess__gpu_image_bytes\n.hidden tess__gpu_image_bytes\n"
         "tess__gpu_image_bytes:\n.int tess__gpu_image_end - tess__gpu_image\n.previous\n");
 const char tess__gpu_image_code[] = TESS_GPU_IMAGE_CODE;
+const int tess__gpu_image_cuda = TESS_GPU_IMAGE_CUDA;
 #else
 const unsigned char tess__gpu_image[1];
 const int tess__gpu_image_bytes;
 const char tess__gpu_image_code[1];
+const int tess__gpu_image_cuda;
 #endif

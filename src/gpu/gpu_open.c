@@ -52,7 +52,7 @@ static tess_status read_device(tess_gpu *gpu, int device)
 {
     static const char who[] = "tess_gpu_open";
     tess_gpu_info *const info = &gpu->info;
-    int n = 0, handle = 0;
+    int n = 0;
     size_t memory = 0;
     TESS_CUDA(who, gpu, cuInit, 0);
     TESS_CUDA(who, gpu, cuDriverGetVersion, &info->driver);
@@ -62,36 +62,50 @@ static tess_status read_device(tess_gpu *gpu, int device)
     TESS_CUDA(who, gpu, cuDeviceGetCount, &n);
     if (device >= n)
         return tess__fail(TESS_ENOTSUP, "%s: device is %d, the driver has %d", who, device, n);
-    TESS_CUDA(who, gpu, cuDeviceGet, &handle, device);
-    TESS_CUDA(who, gpu, cuDeviceGetName, info->name, sizeof info->name, handle);
-    TESS_CUDA(who, gpu, cuDeviceGetAttribute, &info->major, TESS_CUDA_MAJOR, handle);
-    TESS_CUDA(who, gpu, cuDeviceGetAttribute, &info->minor, TESS_CUDA_MINOR, handle);
-    TESS_CUDA(who, gpu, cuDeviceGetAttribute, &info->multiprocessors, TESS_CUDA_MULTIPROCESSORS,
-              handle);
-    TESS_CUDA(who, gpu, cuDeviceGetAttribute, &info->shared_bytes, TESS_CUDA_SHARED_OPTIN, handle);
-    TESS_CUDA(who, gpu, cuDeviceTotalMem_v2, &memory, handle);
+    TESS_CUDA(who, gpu, cuDeviceGet, &gpu->handle, device);
+    TESS_CUDA(who, gpu, cuDeviceGetName, info->name, sizeof info->name, gpu->handle);
+    const struct {
+        int *value, attribute;
+    } attributes[] = {{&info->major, TESS_CUDA_MAJOR},
+                      {&info->minor, TESS_CUDA_MINOR},
+                      {&info->multiprocessors, TESS_CUDA_MULTIPROCESSORS},
+                      {&info->shared_bytes, TESS_CUDA_SHARED_OPTIN}};
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
+        TESS_CUDA(who, gpu, cuDeviceGetAttribute, attributes[i].value, attributes[i].attribute,
+                  gpu->handle);
+    TESS_CUDA(who, gpu, cuDeviceTotalMem_v2, &memory, gpu->handle);
     info->memory = (int64_t)memory;
     info->device = device;
     info->image = tess__gpu_image_code;
     if (info->major < 8)
         return tess__fail(TESS_ENOTSUP, "%s: %s has compute capability %d.%d, must be 8.0 or later",
                           who, info->name, info->major, info->minor);
-    TESS_CUDA(who, gpu, cuDevicePrimaryCtxRetain, &gpu->context, handle);
+    TESS_CUDA(who, gpu, cuDevicePrimaryCtxRetain, &gpu->context, gpu->handle);
     return TESS_OK;
 }
 
 static tess_status load_image(tess_gpu *gpu)
 {
     static const char who[] = "tess_gpu_open";
+    const tess_gpu_info *const info = &gpu->info;
+    char older[160] = "";
     TESS_TRY(tess__gpu_enter(who, gpu));
     const tess_cuda_result result = gpu->driver.cuModuleLoadData(&gpu->module, tess__gpu_image);
     tess__gpu_leave(gpu);
+    if (info->driver < tess__gpu_image_cuda) /* it need not know what such an nvcc writes */
+        snprintf(older, sizeof older,
+                 "; the driver is of CUDA %d.%d, the image was made by nvcc of %d.%d: take a newer "
+                 "driver, or an older nvcc",
+                 info->driver / 1000, info->driver % 1000 / 10, tess__gpu_image_cuda / 1000,
+                 tess__gpu_image_cuda % 1000 / 10);
     if (result == TESS_CUDA_NO_BINARY)
         return tess__fail(TESS_ENOTSUP,
-                          "%s: the image has no code for compute capability %d.%d: %s", who,
-                          gpu->info.major, gpu->info.minor, tess__gpu_image_code);
-    return result == TESS_CUDA_OK ? TESS_OK
-                                  : tess__gpu_failed(who, gpu, "cuModuleLoadData", result);
+                          "%s: the image has no code for compute capability %d.%d: %s%s", who,
+                          info->major, info->minor, tess__gpu_image_code, older);
+    if (result != TESS_CUDA_OK)
+        return tess__fail(TESS_ENOTSUP, "%s: cuModuleLoadData of the driver: %s (%d)%s", who,
+                          error_name(gpu, result), result, older);
+    return TESS_OK;
 }
 
 const char *tess_gpu_image(void)
@@ -139,7 +153,7 @@ void tess_gpu_close(tess_gpu *gpu)
         tess__gpu_leave(gpu);
     }
     if (gpu->context)
-        gpu->driver.cuDevicePrimaryCtxRelease_v2(gpu->info.device);
+        gpu->driver.cuDevicePrimaryCtxRelease_v2(gpu->handle);
     if (gpu->driver.library)
         dlclose(gpu->driver.library);
     tess__free(gpu->ctx, gpu);

@@ -51,6 +51,7 @@ tess_status tess_gpu_select(tess_gpu *gpu, const tess_gpu_select_in *in, tess_gp
     TESS_REQUIRE(gpu, in, sel);
     TESS_REQUIRE(in->keep);
     TESS_TRY(check(in, sel));
+    TESS_TRY(tess__gpu_check_device("tess_gpu_select", gpu, sel));
     tess__gpu_warn(gpu);
     tess_gpu_select_args args = {
         .keep = (const int *)(uintptr_t)sel->keep,

@@ -225,6 +225,16 @@ tess_status tess_gpu_selection_upload(tess_gpu_selection *sel, const tess_select
     return status;
 }
 
+tess_status tess__gpu_check_device(const char *who, const tess_gpu *gpu,
+                                   const tess_gpu_selection *sel)
+{
+    const int device = sel->gpu->info.device;
+    if (device != gpu->info.device)
+        return tess__invalid(who, "the selection is on device %d, must be on device %d", device,
+                             gpu->info.device);
+    return TESS_OK;
+}
+
 const int64_t *tess__gpu_offsets(const tess_gpu_selection *sel)
 {
     return sel->expand ? sel->row_offsets : sel->offsets;

@@ -16,7 +16,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { INVALID = 1, NO_MEMORY = 2, NOT_FOUND = 500, LAUNCH_FAILED = 719, FUNCTIONS = 64 };
+enum { INVALID = 1, NO_MEMORY = 2, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+enum { FUNCTIONS = 64 };
 
 EXPORTED fake_driver_setup fake_driver = {
     .version = 12040, .devices = 2, .major = 8, .shared_bytes = 163 * 1024};
@@ -29,7 +30,7 @@ typedef struct piece {
 } piece;
 
 static piece *pieces;
-static int entered;
+static int entered, contexts;
 static struct {
     const emulated_kernel *kernel;
     int allowed;
@@ -94,21 +95,30 @@ tess_cuda_result cuDeviceGetCount(int *n)
     return 0;
 }
 
+/* What the driver calls a device: not its number, which calls must not take for it. */
+enum { HANDLE = 40 };
+
+static int is_handle(int device)
+{
+    return device >= HANDLE && device < HANDLE + fake_driver.devices;
+}
+
 tess_cuda_result cuDeviceGet(int *device, int number)
 {
-    *device = number;
+    *device = HANDLE + number;
     return number < fake_driver.devices ? 0 : INVALID;
 }
 
 tess_cuda_result cuDeviceGetName(char *name, int bytes, int device)
 {
-    snprintf(name, (size_t)bytes, "emulation %d", device);
-    return 0;
+    snprintf(name, (size_t)bytes, "emulation %d", device - HANDLE);
+    return is_handle(device) ? 0 : INVALID;
 }
 
 tess_cuda_result cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-    (void)device;
+    if (!is_handle(device))
+        return INVALID;
     switch (attribute) {
     case TESS_CUDA_MAJOR: *value = fake_driver.major; return 0;
     case TESS_CUDA_MINOR: *value = fake_driver.minor; return 0;
@@ -120,22 +130,26 @@ tess_cuda_result cuDeviceGetAttribute(int *value, int attribute, int device)
 
 tess_cuda_result cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
-    (void)device;
     *bytes = (size_t)1 << 30;
-    return 0;
+    return is_handle(device) ? 0 : INVALID;
 }
 
 tess_cuda_result cuDevicePrimaryCtxRetain(void **context, int device)
 {
-    (void)device;
     *context = &fake_driver;
-    return 0;
+    contexts += is_handle(device);
+    return is_handle(device) ? 0 : INVALID;
 }
 
 tess_cuda_result cuDevicePrimaryCtxRelease_v2(int device)
 {
-    (void)device;
+    contexts -= is_handle(device);
     return entered ? INVALID : 0;
+}
+
+EXPORTED int fake_contexts(void)
+{
+    return contexts;
 }
 
 tess_cuda_result cuCtxPushCurrent_v2(void *context)
@@ -304,6 +318,8 @@ tess_cuda_result cuStreamSynchronize(void *stream)
 
 tess_cuda_result cuGetErrorName(tess_cuda_result result, const char **name)
 {
-    *name = result == LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
+    *name = result == LAUNCH_FAILED     ? "CUDA_ERROR_LAUNCH_FAILED"
+            : result == UNSUPPORTED_PTX ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+                                        : "CUDA_ERROR_INVALID_VALUE";
     return 0;
 }

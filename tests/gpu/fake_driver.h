@@ -23,5 +23,6 @@ extern fake_driver_setup fake_driver;
 void *fake_memory(size_t bytes, int device);
 void fake_free(void *memory);
 long fake_allocations(void); /* in use */
+int fake_contexts(void);     /* retained and not released */
 
 #endif

@@ -5,3 +5,4 @@
 const unsigned char tess__gpu_image[1] = {0};
 const int tess__gpu_image_bytes = 1;
 const char tess__gpu_image_code[] = "none, a test's";
+const int tess__gpu_image_cuda = 12000;

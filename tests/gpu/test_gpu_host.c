@@ -305,7 +305,45 @@ static void test_opening(void **state)
     CHECK_FAILS(tess_gpu_open(ctx, 0, &gpu), TESS_ENOTSUP,
                 "tess_gpu_open: the image has no code for compute capability 8.0: none, a test's");
     fake_driver = before;
+    fake_driver.version = 11080;
+    fake_driver.load_result = 222;
+    CHECK_FAILS(
+        tess_gpu_open(ctx, 0, &gpu), TESS_ENOTSUP,
+        "tess_gpu_open: cuModuleLoadData of the driver: CUDA_ERROR_UNSUPPORTED_PTX_VERSION "
+        "(222); the driver is of CUDA 11.8, the image was made by nvcc of 12.0: take a newer "
+        "driver, or an older nvcc");
+    fake_driver = before;
     assert_null(gpu);
+    assert_int_equal(fake_contexts(), 0);
+}
+
+/* Lists on another device: their memory must not come to a kernel of this one. */
+static void test_lists_of_another_device(void **state)
+{
+    (void)state;
+    tess_gpu *gpu = NULL, *other = NULL;
+    CHECK_OK(tess_gpu_open(ctx, 0, &gpu));
+    CHECK_OK(tess_gpu_open(ctx, 1, &other));
+    device_case d = make_device_case(other, &problems[0], 70);
+    const long before = fake_driver.launches;
+    const float features[4] = {0};
+    const tess_view none = {(void *)(uintptr_t)features, TESS_DTYPE_F32, 4, 4, 4};
+    const int32_t keep[2] = {1, 1};
+    int64_t bytes = 7;
+    CHECK_FAILS(run_forward(gpu, &d), TESS_EINVAL,
+                "tess_gpu_attn_forward: the selection is on device 1, must be on device 0");
+    CHECK_FAILS(run_backward(gpu, &d, NULL, 0), TESS_EINVAL,
+                "tess_gpu_attn_backward: the selection is on device 1, must be on device 0");
+    CHECK_FAILS(tess_gpu_attn_workspace(gpu, &d.shape, d.sel, 0, &bytes), TESS_EINVAL,
+                "tess_gpu_attn_workspace: the selection is on device 1, must be on device 0");
+    CHECK_FAILS(tess_gpu_select(gpu, &(tess_gpu_select_in){&none, &none, 4, keep}, d.sel, NULL),
+                TESS_EINVAL, "tess_gpu_select: the selection is on device 1, must be on device 0");
+    assert_int_equal(bytes, 7);
+    assert_int_equal(fake_driver.launches, before);
+    free_device_case(&d);
+    tess_gpu_close(other);
+    tess_gpu_close(gpu);
+    assert_int_equal(fake_contexts(), 0);
 }
 
 static void test_bad_input(void **state)
@@ -448,6 +486,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_opening),
     cmocka_unit_test(test_forward_and_backward),
     cmocka_unit_test(test_select_then_attend),
+    cmocka_unit_test(test_lists_of_another_device),
     cmocka_unit_test(test_bad_input),
     cmocka_unit_test(test_nothing),
 };

@@ -38,14 +38,18 @@ static const row *find(const char *name)
     return NULL;
 }
 
-/* Warps that a multiprocessor of compute capability 8.0 holds: 65,536 registers, given to warps in
- * units of 256, and 164 KiB of shared memory, of which each block takes 1 KiB more. */
+/* Warps that a multiprocessor of compute capability 8.0 holds: 64, in 32 blocks, with 65,536
+ * registers, given to warps in units of 256, and 164 KiB of shared memory, of which each block
+ * takes 1 KiB more. */
 static int warps_resident(const row *r, int registers)
 {
     const int warps = r->threads / 32, each = (registers + 7) / 8 * 8 * 32;
-    const int by_registers = 65536 / each / warps;
-    const int by_shared = 164 * 1024 / (r->shared_bytes + 1024);
-    return warps * (by_registers < by_shared ? by_registers : by_shared);
+    const int most[] = {32, 64 / warps, 65536 / each / warps,
+                        164 * 1024 / (r->shared_bytes + 1024)};
+    int blocks = most[0];
+    for (int i = 1; i < 4; i++)
+        blocks = most[i] < blocks ? most[i] : blocks;
+    return warps * blocks;
 }
 
 static void check_kernel(const char *name, int arch, int stack, int spills, int registers)

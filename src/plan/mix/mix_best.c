@@ -140,29 +140,55 @@ static double cut_share(const tess__mix_lay *lay)
     return all > 0.0 ? cut / all : 0.0;
 }
 
-/* The best of several limits of a share: from whole clips alone to clips of a two hundredth of the
- * mean that are cut. What exchanges cost is not known without a cluster: CUT_COST of the clip. */
-static void consider_groups(tess__mix_scratch *s, int step, double mean)
+/* Lays the clips as a plan of whole clips does; 0: they do not go. */
+static int lay_whole_clips(tess__mix_lay *lay, double limit)
+{
+    const tess__mix_rules *rules = lay->rules;
+    tess__mix_rules whole = *rules;
+    whole.whole_clips = 1;
+    whole.together = 0;
+    lay->rules = &whole;
+    const int laid = lay_all(lay, limit);
+    lay->rules = rules;
+    return laid;
+}
+
+/* Keeps the laying that was priced if it costs less than `least`; 1: it is even enough. What
+ * exchanges cost is not known without a cluster: CUT_COST of the cut clips. */
+static int keep_cheaper(tess__mix_scratch *s, double *least)
 {
     static const double EVEN_GROUPS = 1.01, CUT_COST = 0.03;
+    const double cost = s->lay.rules->cluster ? 0.0 : CUT_COST * cut_share(&s->lay);
+    const double time = s->tried.time * (1.0 + cost);
+    const int even = s->tried.time <= s->tried.mean * EVEN_GROUPS;
+    if (time < *least) {
+        const tess__mix_price kept = s->best;
+        s->best = s->tried;
+        s->tried = kept;
+        s->n_best = s->lay.n_pieces;
+        *least = time;
+    }
+    return even;
+}
+
+/* The best of whole clips and of several limits of a share: down to clips of a two hundredth of the
+ * mean that are cut. Whole clips come first as a plan of whole clips lays them, so that clips that
+ * may be cut never take longer. */
+static void consider_groups(tess__mix_scratch *s, int step, double mean)
+{
     double least = INFINITY;
+    if (lay_whole_clips(&s->lay, mean * (1.0 + SLACK[0]))) {
+        tess__mix_price_of(&s->lay, step, s->traffic, s->ns, &s->tried);
+        if (keep_cheaper(s, &least))
+            return;
+    }
     for (double share = INFINITY; share > 0.005 * mean;
          share = share == INFINITY ? 2.0 * mean : share * 0.84) {
         if (!tess__mix_lay_groups(&s->lay, share))
             return;
         tess__mix_price_of(&s->lay, step, s->traffic, s->ns, &s->tried);
         s->tried.time = tess__mix_groups_time(&s->lay, &s->tried);
-        const double cost = s->lay.rules->cluster ? 0.0 : CUT_COST * cut_share(&s->lay);
-        const double time = s->tried.time * (1.0 + cost);
-        const int even = s->tried.time <= s->tried.mean * EVEN_GROUPS;
-        if (time < least) {
-            const tess__mix_price kept = s->best;
-            s->best = s->tried;
-            s->tried = kept;
-            s->n_best = s->lay.n_pieces;
-            least = time;
-        }
-        if (even)
+        if (keep_cheaper(s, &least))
             return;
     }
 }

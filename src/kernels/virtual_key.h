@@ -31,10 +31,7 @@ VINLINE void flush_sum(double *sum, vf part)
 VINLINE void sum_columns(const int nr, const int nv, double *sum, const float *const *rows, int n,
                          int d)
 {
-    vf part[4][8];
-    VFOR (r, nr)
-        VFOR (j, nv)
-            part[r][j] = (vf){0};
+    vf part[4][8] = {0};
     int i = 0;
     for (; i + nr <= n; i += nr)
         VFOR (r, nr)

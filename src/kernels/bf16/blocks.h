@@ -8,6 +8,9 @@
  *
  * x is 32 rows by 32 columns, given by pointers. In `beside` rows j and j + 16 are a pair, because
  * that is how weights of two tiles side by side become pairs (backward.c).
+ *
+ * Arrays of vectors begin with zeros, which never reach the machine code, for gcc's -fanalyzer: it
+ * does not follow which elements a loop has written.
  */
 #ifndef TESS_BLOCKS_H
 #define TESS_BLOCKS_H
@@ -18,7 +21,7 @@
 /* 16 x 16 elements of 32 bits. */
 VINLINE void transpose16(__m512i *r)
 {
-    __m512i t[16], s[16];
+    __m512i t[16] = {0}, s[16] = {0};
     VUNROLL
     for (int i = 0; i < 8; i++) {
         t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
@@ -90,7 +93,7 @@ VINLINE void block_rows(uint16_t *out, const uint16_t *const *rows, int column)
 PRODUCTS void block_columns(uint16_t *out, const uint16_t *const *rows, int column)
 {
     /* One half of the words at a time: both would not fit into the registers. */
-    words16 x[16];
+    words16 x[16] = {0};
     VUNROLL
     for (int i = 0; i < 16; i++)
         x[i] = (words16)low_pairs(words_load(rows[2 * i] + column),
@@ -112,7 +115,7 @@ PRODUCTS void block_columns(uint16_t *out, const uint16_t *const *rows, int colu
 PRODUCTS void block_pairs(uint16_t *out, const uint16_t *const *rows, int column)
 {
     for (int h = 0; h < 2; h++) {
-        words16 x[16];
+        words16 x[16] = {0};
         VUNROLL
         for (int i = 0; i < 16; i++)
             x[i] = (words16)words_load(rows[16 * h + i] + column);
@@ -150,7 +153,7 @@ PRODUCTS void block_transposed(float *out, int64_t stride, const float *x, const
 {
     for (int c0 = 0; c0 < n; c0 += 16)
         for (int r0 = 0; r0 < BLOCK && r0 < left; r0 += 16) {
-            words16 w[16];
+            words16 w[16] = {0};
             VUNROLL
             for (int i = 0; i < 16; i++)
                 w[i] = (words16)words_load(x + (ptrdiff_t)(r0 + i) * BLOCK + c0);

@@ -410,8 +410,8 @@ static void the_fastest_set_of_the_machine_is_found(void **state)
 }
 
 /* A dot product of pairs is twice the flop of an FMA, and no processor issues more of them: a rate
- * above that has left work out. The FMAs may have been disturbed, so there are several attempts. The
- * checks of a sanitizer slow the loop of FMAs more than that of pairs. */
+ * above that has left work out. The FMAs may have been disturbed, so there are several attempts.
+ * The checks of a sanitizer slow the loop of FMAs more than that of pairs. */
 static void a_rate_of_pairs_is_at_most_twice_that_of_fmas(void **state)
 {
     (void)state;

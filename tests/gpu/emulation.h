@@ -33,6 +33,7 @@ typedef struct {
 /* Counted over all launches since emulation_reset(). */
 typedef struct {
     i64 mma, ldmatrix, conflicts, copied_bytes;
+    i64 stored_bytes; /* by store_pair and add_atomic, to shared memory too */
 } emulation_counts;
 
 /* NULL, or what was wrong: a thread that waits for ever, lanes that part, a copy that is never
@@ -47,6 +48,7 @@ u8 *emulation_shared(void);
 void emulation_sync(int barrier, int threads); /* 0: the block; 1..15: named; 16 + w: warp w */
 void emulation_sync_block(void);
 void emulation_copy(u8 *sh, const u8 *from, int yes);
+void emulation_stored(int bytes);
 void emulation_commit(void);
 void emulation_wait(int groups);
 void emulation_ldmatrix(u32 r[4], const u8 *row, int transposed, int line);
@@ -148,6 +150,7 @@ FN float high_fp16(u32 x)
 FN void add_atomic(float *p, float x)
 {
     *p += x;
+    emulation_stored(4);
 }
 FN u32 add_shared(u32 *p, u32 x)
 {
@@ -159,6 +162,7 @@ FN void store_pair(float *p, float x, float y)
 {
     p[0] = x;
     p[1] = y;
+    emulation_stored(8);
 }
 
 #endif

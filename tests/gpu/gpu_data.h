@@ -8,20 +8,25 @@
 #include "emulation.h"
 
 #include "gpu/kernels/gpu_args.h"
-#include "ref/ref.h"
 #include "test.h"
 
-#include <stdlib.h>
+#include "tessera/attn.h"
+
+/* Options of a problem. */
+enum {
+    FP16 = 1, /* not bf16 */
+    TOKEN_MAJOR = 2,
+    FULL = 4,  /* no list is empty; without it every fifth is */
+    APART = 8, /* each tensor of the device has strides of its own, with padding in between */
+};
 
 /* A group or unit of 0 stands for bounds that grow: 1, 2, 3, ... rows. */
 typedef struct {
-    int batch, heads, dim, fp16;
+    int batch, heads, dim;
     int64_t tq, tk;
     int32_t group, unit;
-    double density; /* of units in each list; every fifth list is empty unless `full` */
-    int full, token_major;
-    int apart; /* each tensor of the device has strides of its own, with padding in between */
-    int32_t n_q, n_k;
+    double density; /* of units in each list */
+    int options;
 } gpu_problem;
 
 /* The tensors of the device: five of 16 bits, three of floats. */
@@ -29,216 +34,44 @@ typedef enum { GPU_Q, GPU_K, GPU_V, GPU_O, GPU_DOUT, GPU_DQ, GPU_DK, GPU_DV } gp
 
 typedef struct {
     gpu_problem p;
-    tess_ctx *ctx;
     tess_selection *sel;
     tess_selection_lists lists;
-    u16 *q, *k, *v, *o, *dout; /* as the device has them: device_view */
+    u16 *q, *k, *v, *o, *dout; /* as the device has them: device_view; o, lse: all bits set */
     float *lse, *dlse;
     float *q32, *k32, *v32, *dout32; /* the same values, without padding: view_of */
     int *bounds_q;
 } gpu_case;
 
-/* x rounded to the type of the problem, and its value. */
-static inline u16 round_half(int fp16, float x, float *value)
-{
-    const u16 h = (u16)(fp16 ? round_fp16(x) : round_bf16(x));
-    *value = fp16 ? emulation_fp16(h) : as_float((u32)h << 16);
-    return h;
-}
+/* The context of all cases; RUN_GPU_TESTS opens it, and sees that all of its memory is freed. */
+extern tess_ctx *ctx;
+int open_context(void **state);
+int close_context(void **state);
+#define RUN_GPU_TESTS(tests) RUN_TESTS_WITH(tests, open_context, close_context)
+
+gpu_case make_case(const gpu_problem *p, uint64_t seed);
+void free_case(gpu_case *c);
+
+/* Dim 0 of every q becomes large, its sign alternating, and that of every k 1: logits of +-100. */
+void make_large_logits(gpu_case *c);
+
+/* x rounded to the type of the case, and its value. */
+u16 round_half(const gpu_case *c, float x, float *value);
 
 /* A view of (batch, heads, tokens, dim), or (batch, tokens, heads, dim). */
-static inline tess_view view_of(const gpu_case *c, const void *data, tess_dtype dtype,
-                                int64_t tokens)
-{
-    const int64_t d = c->p.dim, h = c->p.heads;
-    if (c->p.token_major)
-        return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, d, h * d};
-    return (tess_view){(void *)(uintptr_t)data, dtype, tokens * h * d, tokens * d, d};
-}
+tess_view view_of(const gpu_case *c, const void *data, tess_dtype dtype, int64_t tokens);
 
-static inline int64_t tokens_of(const gpu_case *c, gpu_tensor t)
-{
-    return t == GPU_K || t == GPU_V || t == GPU_DK || t == GPU_DV ? c->p.tk : c->p.tq;
-}
+/* The same of a tensor of the device, and as kernels take it. */
+tess_view device_view(const gpu_case *c, gpu_tensor t, const void *data);
+tess_gpu_rows rows_of(const gpu_case *c, gpu_tensor t, const void *data);
+size_t device_bytes(const gpu_case *c, gpu_tensor t); /* to the end of the last row */
 
-/* The same of a tensor of the device. Apart: no two tensors have the same bytes from row to row, or
- * from head to head, or from sample to sample; the padding is a multiple of 16 bytes. */
-static inline tess_view device_view(const gpu_case *c, gpu_tensor t, const void *data)
-{
-    const tess_dtype half = c->p.fp16 ? TESS_DTYPE_F16 : TESS_DTYPE_BF16;
-    const int64_t tokens = tokens_of(c, t), pad = 8 * ((int64_t)t + 1);
-    tess_view v = view_of(c, data, t >= GPU_DQ ? TESS_DTYPE_F32 : half, tokens);
-    if (!c->p.apart)
-        return v;
-    int64_t *const inner = c->p.token_major ? &v.stride_h : &v.stride_s;
-    int64_t *const outer = c->p.token_major ? &v.stride_s : &v.stride_h;
-    *inner = c->p.dim + pad;
-    *outer = *inner * (c->p.token_major ? c->p.heads : tokens) + pad + 8;
-    v.stride_b = *outer * (c->p.token_major ? tokens : c->p.heads) + pad + 16;
-    return v;
-}
+/* A tensor of the device as doubles in the order (batch, heads, tokens, dim); allocated. */
+double *in_order(const gpu_case *c, gpu_tensor t, const void *got);
 
-/* To the end of the last row. */
-static inline size_t device_bytes(const gpu_case *c, gpu_tensor t)
-{
-    const tess_view v = device_view(c, t, NULL);
-    const int64_t last = (c->p.batch - 1) * v.stride_b + (c->p.heads - 1) * v.stride_h +
-                         (tokens_of(c, t) - 1) * v.stride_s;
-    return (size_t)(last + c->p.dim) * tess_dtype_size(v.dtype);
-}
+tess_attn_shape shape_of(const gpu_case *c);
+int largest_group(const gpu_case *c); /* its rows */
 
-/* All bits set, which is NaN: also what padding has, in and out. */
-static inline void *spoilt(void *data, size_t bytes)
-{
-    return memset(data, 0xff, bytes);
-}
-
-/* Values and their roundings. */
-static inline void make_tensor(const gpu_case *c, gpu_tensor t, uint64_t seed, u16 **half,
-                               float **value)
-{
-    const int64_t tokens = tokens_of(c, t), h = c->p.heads, dim = c->p.dim;
-    const size_t n = (size_t)(c->p.batch * h * tokens * dim), bytes = device_bytes(c, t);
-    *half = spoilt(malloc(bytes), bytes);
-    *value = malloc(n * sizeof **value);
-    fill_normal(*value, n, seed);
-    const tess_view to = device_view(c, t, *half);
-    const tess_view from = view_of(c, *value, TESS_DTYPE_F32, tokens);
-    for (int64_t i = 0; i < (int64_t)n; i++) {
-        const int64_t d = i % dim, s = i / dim % tokens, head = i / dim / tokens;
-        const int64_t b = head / h;
-        float *const x =
-            *value + b * from.stride_b + head % h * from.stride_h + s * from.stride_s + d;
-        (*half)[b * to.stride_b + head % h * to.stride_h + s * to.stride_s + d] =
-            round_half(c->p.fp16, *x, x);
-    }
-}
-
-static inline int64_t *growing_bounds(int64_t tokens, int32_t *n)
-{
-    int64_t *const bounds = malloc(sizeof *bounds * (size_t)(tokens + 1));
-    int32_t i = 0;
-    bounds[0] = 0;
-    for (int64_t at = 0; at < tokens; bounds[++i] = at)
-        at = at + i + 1 < tokens ? at + i + 1 : tokens;
-    *n = i;
-    return bounds;
-}
-
-static inline void make_lists(gpu_case *c, uint64_t seed)
-{
-    const gpu_problem *const p = &c->p;
-    tess_sel_shape shape = {.batch = p->batch,
-                            .heads = p->heads,
-                            .tokens_q = p->tq,
-                            .tokens_k = p->tk,
-                            .group = p->group,
-                            .unit = p->unit};
-    int64_t *bounds_q = NULL, *bounds_k = NULL;
-    if (p->group == 0)
-        shape.bounds_q = bounds_q = growing_bounds(p->tq, &shape.n_q);
-    if (p->unit == 0)
-        shape.bounds_k = bounds_k = growing_bounds(p->tk, &shape.n_k);
-    CHECK_OK(tess_selection_create(c->ctx, &shape, 0, &c->sel));
-    CHECK_OK(tess_selection_view(c->sel, &c->lists));
-    tess_selection_destroy(c->sel);
-    const int32_t n_k = c->lists.shape.n_k;
-    const int64_t lists = (int64_t)p->batch * p->heads * c->lists.shape.n_q;
-    int64_t *const offsets = malloc(sizeof *offsets * (size_t)(lists + 1));
-    int32_t *const indices = malloc(sizeof *indices * (size_t)(lists * n_k) + 1);
-    float *const draws = malloc(sizeof *draws * (size_t)(n_k + 1));
-    offsets[0] = 0;
-    for (int64_t i = 0; i < lists; i++) {
-        offsets[i + 1] = offsets[i];
-        CHECK_OK(tess_random_uniform(seed, (uint64_t)i, 0, draws, (size_t)n_k));
-        for (int32_t j = 0; j < n_k; j++)
-            if ((p->full || i % 5 != 3) && draws[j] < p->density)
-                indices[offsets[i + 1]++] = j;
-    }
-    CHECK_OK(tess_selection_create(c->ctx, &shape, offsets[lists], &c->sel));
-    CHECK_OK(tess_selection_set_lists(c->sel, offsets, indices));
-    CHECK_OK(tess_selection_view(c->sel, &c->lists));
-    free(offsets);
-    free(indices);
-    free(draws);
-    free(bounds_q);
-    free(bounds_k);
-}
-
-static inline gpu_case make_case(tess_ctx *ctx, const gpu_problem *p, uint64_t seed)
-{
-    gpu_case c = {.p = *p, .ctx = ctx};
-    const size_t rows = (size_t)(p->batch * p->heads * p->tq);
-    make_lists(&c, seed);
-    make_tensor(&c, GPU_Q, seed + 1, &c.q, &c.q32);
-    make_tensor(&c, GPU_K, seed + 2, &c.k, &c.k32);
-    make_tensor(&c, GPU_V, seed + 3, &c.v, &c.v32);
-    make_tensor(&c, GPU_DOUT, seed + 4, &c.dout, &c.dout32);
-    c.o = spoilt(malloc(device_bytes(&c, GPU_O)), device_bytes(&c, GPU_O));
-    c.lse = malloc(rows * sizeof *c.lse);
-    memset(c.lse, 0xff, rows * sizeof *c.lse);
-    c.dlse = malloc(rows * sizeof *c.dlse);
-    fill_normal(c.dlse, rows, seed + 5);
-    c.bounds_q = malloc(sizeof *c.bounds_q * (size_t)(c.lists.shape.n_q + 1));
-    for (int32_t i = 0; i <= c.lists.shape.n_q; i++)
-        c.bounds_q[i] = (int)c.lists.shape.bounds_q[i];
-    return c;
-}
-
-static inline void free_case(gpu_case *c)
-{
-    tess_selection_destroy(c->sel);
-    void *const all[] = {c->q,    c->k,   c->v,   c->o,   c->dout,   c->lse,
-                         c->dlse, c->q32, c->k32, c->v32, c->dout32, c->bounds_q};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
-}
-
-static inline tess_gpu_rows rows_of(const gpu_case *c, gpu_tensor t, const void *data)
-{
-    const tess_view v = device_view(c, t, data);
-    const int64_t bytes = (int64_t)tess_dtype_size(v.dtype);
-    return (tess_gpu_rows){v.data, v.stride_b * bytes, v.stride_h * bytes,
-                           (int)(v.stride_s * bytes), 0};
-}
-
-static inline tess_attn_shape shape_of(const gpu_case *c)
-{
-    return (tess_attn_shape){.batch = c->p.batch,
-                             .heads = c->p.heads,
-                             .head_dim = c->p.dim,
-                             .tokens_q = c->p.tq,
-                             .tokens_k = c->p.tk};
-}
-
-/* The largest number of rows of a group. */
-static inline int largest_group(const gpu_case *c)
-{
-    int most = 0;
-    for (int32_t i = 0; i < c->lists.shape.n_q; i++)
-        most =
-            c->bounds_q[i + 1] - c->bounds_q[i] > most ? c->bounds_q[i + 1] - c->bounds_q[i] : most;
-    return most;
-}
-
-/* A tensor of the device as doubles in the order (batch, heads, tokens, dim). */
-static inline double *in_order(const gpu_case *c, gpu_tensor t, const void *got)
-{
-    const tess_view v = device_view(c, t, got);
-    const int64_t tokens = tokens_of(c, t);
-    double *const x = malloc(sizeof *x * (size_t)(c->p.batch * c->p.heads * tokens * c->p.dim) + 1);
-    size_t i = 0;
-    for (int b = 0; b < c->p.batch; b++)
-        for (int h = 0; h < c->p.heads; h++)
-            for (int64_t s = 0; s < tokens; s++)
-                for (int d = 0; d < c->p.dim; d++) {
-                    const int64_t at = b * v.stride_b + h * v.stride_h + s * v.stride_s + d;
-                    const u16 *const half = v.data;
-                    x[i++] = v.dtype == TESS_DTYPE_F32 ? ((const float *)v.data)[at]
-                             : c->p.fp16               ? emulation_fp16(half[at])
-                                                       : as_float((u32)half[at] << 16);
-                }
-    return x;
-}
+/* All bits set, which is NaN: also what padding has, in and out. Returns data. */
+void *spoilt(void *data, size_t bytes);
 
 #endif

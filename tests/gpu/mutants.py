@@ -51,6 +51,7 @@ TESTS = {
     "gpu_gather.h": ["offsets", "forward", "backward", "lists", "select", "host"],
 }
 OTHERS = ["offsets", "backward", "host"]
+EMULATION = ["coroutine", "emulation", "emulation_warp"]
 SECONDS = 1200  # a mutant may never end, and a machine may be busy
 
 
@@ -113,7 +114,8 @@ def state(file):
     h = hashlib.sha256()
     tests = TESTS.get(file, OTHERS)
     paths = glob.glob(os.path.join(KERNELS, "*")) + glob.glob(os.path.join(HERE, "*.h"))
-    paths += [os.path.join(HERE, f) for f in ("coroutine.c", "emulation.c", "gpu_kernels.c", "fake_driver.c")]
+    paths += [os.path.join(HERE, f) for f in ("gpu_kernels.c", "gpu_data.c", "gpu_passes.c", "fake_driver.c")]
+    paths += [os.path.join(HERE, name + ".c") for name in EMULATION]
     paths += [os.path.join(HERE, f"test_gpu_{t}.c") for t in tests] + glob.glob(os.path.join(ROOT, "src", "gpu", "*.c"))
     for path in sorted(paths):
         with open(path, "rb") as f:
@@ -129,14 +131,14 @@ def compile_mutant(mutant, text, folder, objects):
     library = os.path.join(folder, "mutant.so")
     # Most of the time goes into the emulation; a mutant is compiled quickly, since it seldom runs to the end.
     problem = compile_c(folder, ["-O0", "-I", folder], ["gpu_kernels.c"])
-    for name in ("emulation", "coroutine"):
+    for name in EMULATION:
         kept = os.path.join(objects, name + ".o")
         if not os.path.exists(kept):
             problem = problem or compile_c(objects, ["-O2"], [name + ".c"])
     if problem:
         return None, problem
     parts = [os.path.join(folder, "gpu_kernels.o")]
-    parts += [os.path.join(objects, name + ".o") for name in ("emulation", "coroutine")]
+    parts += [os.path.join(objects, name + ".o") for name in EMULATION]
     subprocess.run([os.environ.get("CC", "cc"), "-shared", *parts, "-o", library, "-lm"], check=True)
     return library, ""
 

@@ -2,66 +2,17 @@
 /* test_gpu_host.c - the calls of tessera/advanced/gpu.h over the driver of tests: results, rounds,
  * and every sentence of bad input. */
 #include "fake_driver.h"
-#include "gpu_data.h"
+#include "gpu_passes.h"
 
 #include "gpu/gpu_driver.h"
 #include "tessera/advanced/gpu.h"
 
-static tess_ctx *ctx;
+#include <stdlib.h>
 
 static const gpu_problem problems[] = {
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 70,
-     .tk = 130,
-     .group = 32,
-     .unit = 1,
-     .density = 0.4},
-    {.batch = 1,
-     .heads = 1,
-     .dim = 128,
-     .tq = 100,
-     .tk = 90,
-     .group = 10,
-     .unit = 1,
-     .density = 0.5,
-     .fp16 = 1},
-    {.batch = 2,
-     .heads = 2,
-     .dim = 64,
-     .tq = 50,
-     .tk = 100,
-     .group = 0,
-     .unit = 0,
-     .density = 0.4,
-     .token_major = 1},
-    {.batch = 1,
-     .heads = 1,
-     .dim = 64,
-     .tq = 140,
-     .tk = 77,
-     .group = 130,
-     .unit = 3,
-     .density = 0.5,
-     .full = 1},
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 80,
-     .tk = 150,
-     .group = 40,
-     .unit = 64,
-     .density = 0.6},
-    {.batch = 1,
-     .heads = 1,
-     .dim = 64,
-     .tq = 40,
-     .tk = 150,
-     .group = 40,
-     .unit = 32,
-     .density = 0.6,
-     .full = 1},
+    {1, 2, 64, 70, 130, 32, 1, 0.4, 0},          {1, 1, 128, 100, 90, 10, 1, 0.5, FP16},
+    {2, 2, 64, 50, 100, 0, 0, 0.4, TOKEN_MAJOR}, {1, 1, 64, 140, 77, 130, 3, 0.5, FULL},
+    {1, 2, 64, 80, 150, 40, 64, 0.6, 0},         {1, 1, 64, 40, 150, 40, 32, 0.6, FULL},
 };
 
 /* The tensors of a case on the device. */
@@ -81,7 +32,7 @@ static void *copy_in(const void *from, size_t bytes)
 
 static device_case make_device_case(tess_gpu *gpu, const gpu_problem *p, uint64_t seed)
 {
-    device_case d = {.c = make_case(ctx, p, seed)};
+    device_case d = {.c = make_case(p, seed)};
     const gpu_case *const c = &d.c;
     const size_t q = (size_t)(p->batch * p->heads * p->tq);
     d.shape.attn = shape_of(c);
@@ -127,38 +78,10 @@ static tess_status run_backward(tess_gpu *gpu, device_case *d, void *work, int64
                                   &d->dv, work, bytes, NULL);
 }
 
-static void check_result(const device_case *d, gpu_tensor t, const tess_view *got,
-                         const double *want, double bar)
-{
-    const int64_t rows = d->c.p.batch * d->c.p.heads * tokens_of(&d->c, t);
-    double *const x = in_order(&d->c, t, got->data);
-    CHECK_CLOSE(x, want, (size_t)(rows * d->c.p.dim), bar);
-    free(x);
-}
-
 static void check_all(const device_case *d)
 {
-    const gpu_case *const c = &d->c;
-    const size_t rows = (size_t)(c->p.batch * c->p.heads * c->p.tq), dim = (size_t)c->p.dim;
-    const size_t keys = (size_t)(c->p.batch * c->p.heads * c->p.tk);
-    const tess_attn_shape shape = shape_of(c);
-    const tess_view q = view_of(c, c->q32, TESS_DTYPE_F32, c->p.tq);
-    const tess_view k = view_of(c, c->k32, TESS_DTYPE_F32, c->p.tk);
-    const tess_view v = view_of(c, c->v32, TESS_DTYPE_F32, c->p.tk);
-    const tess_view dout = view_of(c, c->dout32, TESS_DTYPE_F32, c->p.tq);
-    double *const o = malloc(rows * dim * 8), *const lse = malloc(rows * 8);
-    double *const dq = malloc(rows * dim * 8);
-    double *const dk = malloc(keys * dim * 8), *const dv = malloc(keys * dim * 8);
-    CHECK_OK(ref_attn_forward(ctx, &shape, &c->lists, &q, &k, &v, o, lse));
-    CHECK_OK(ref_attn_backward(ctx, &shape, &c->lists, &q, &k, &v, &dout, c->dlse, dq, dk, dv));
-    check_result(d, GPU_O, &d->o, o, c->p.fp16 ? 6e-4 : 4e-3);
-    CHECK_CLOSE(d->lse, lse, rows, 2e-6);
-    check_result(d, GPU_DQ, &d->dq, dq, c->p.fp16 ? 6e-4 : 5e-3);
-    check_result(d, GPU_DK, &d->dk, dk, c->p.fp16 ? 6e-4 : 5e-3);
-    check_result(d, GPU_DV, &d->dv, dv, c->p.fp16 ? 6e-4 : 5e-3);
-    void *const all[] = {o, lse, dq, dk, dv};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
+    check_output(&d->c, d->o.data, d->lse);
+    check_gradients(&d->c, d->dq.data, d->dk.data, d->dv.data);
 }
 
 static void test_forward_and_backward(void **state)
@@ -168,7 +91,7 @@ static void test_forward_and_backward(void **state)
     CHECK_OK(tess_gpu_open(ctx, 0, &gpu));
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         gpu_problem p = problems[i];
-        p.apart = 1;
+        p.options |= APART;
         device_case d = make_device_case(gpu, &p, 70 + i);
         const size_t bytes = device_bytes(&d.c, GPU_DK);
         int64_t all = 0, some = 0;
@@ -217,15 +140,7 @@ static void test_select_then_attend(void **state)
     enum { TQ = 64, TK = 120, RANK = 8, KEEP = 30, GROUPS = 2, Q_ROW = 12, K_ROW = 20 };
     tess_gpu *gpu = NULL;
     CHECK_OK(tess_gpu_open(ctx, 0, &gpu));
-    const gpu_problem p = {.batch = 1,
-                           .heads = 1,
-                           .dim = 64,
-                           .tq = TQ,
-                           .tk = TK,
-                           .group = 32,
-                           .unit = 1,
-                           .density = 0.9,
-                           .full = 1};
+    const gpu_problem p = {1, 1, 64, TQ, TK, 32, 1, 0.9, FULL};
     device_case d = make_device_case(gpu, &p, 5);
     float *const q = fake_memory(GROUPS * Q_ROW * 4, 0), *const k = fake_memory(TK * K_ROW * 4, 0);
     fill_normal(q, GROUPS * Q_ROW, 1);
@@ -465,23 +380,6 @@ static void test_nothing(void **state)
     tess_gpu_close(gpu);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    CHECK_OK(tess_ctx_create(NULL, &ctx));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tess_ctx_info info;
-    (void)state;
-    CHECK_OK(tess_ctx_query(ctx, &info));
-    assert_int_equal(info.bytes_now, 0);
-    tess_ctx_destroy(ctx);
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_opening),
     cmocka_unit_test(test_forward_and_backward),
@@ -490,4 +388,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_bad_input),
     cmocka_unit_test(test_nothing),
 };
-RUN_TESTS_WITH(tests, setup, teardown)
+RUN_GPU_TESTS(tests)

@@ -1,63 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_gpu_lists.c - lists by key and units as rows, against loops over the lists. */
-#include "gpu_data.h"
-#include "gpu_kernels.h"
+#include "gpu_passes.h"
 
-static tess_ctx *ctx;
-
-static void launch(const char *name, const void *args, i64 blocks, u32 seed)
-{
-    const emulated_kernel *const kernel = find_emulated(name);
-    assert_non_null(kernel);
-    const char *const problem = emulation_run(&(emulation_launch){
-        kernel->run, args, blocks, kernel->threads, kernel->shared_bytes, seed});
-    if (problem)
-        fail_msg("%s: %s", name, problem);
-}
+#include <stdlib.h>
 
 static const gpu_problem problems[] = {
-    {.batch = 2,
-     .heads = 2,
-     .dim = 64,
-     .tq = 100,
-     .tk = 700,
-     .group = 3,
-     .unit = 1,
-     .density = 0.3},
-    {.batch = 1, .heads = 1, .dim = 64, .tq = 40, .tk = 513, .group = 1, .unit = 2, .density = 0.1},
-    {.batch = 1,
-     .heads = 2,
-     .dim = 64,
-     .tq = 64,
-     .tk = 256,
-     .group = 64,
-     .unit = 1,
-     .density = 1.0,
-     .full = 1},
-    {.batch = 1, .heads = 1, .dim = 64, .tq = 7, .tk = 5, .group = 2, .unit = 1, .density = 0.0},
+    {2, 2, 64, 100, 700, 3, 1, 0.3, 0},
+    {1, 1, 64, 40, 513, 1, 2, 0.1, 0},
+    {1, 2, 64, 64, 256, 64, 1, 1.0, FULL},
+    {1, 1, 64, 7, 5, 2, 1, 0.0, 0},
 };
 
 static void test_entries_by_key(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        gpu_case c = make_case(ctx, &problems[i], 20 + i);
+        gpu_case c = make_case(&problems[i], 20 + i);
         const int heads = c.p.batch * c.p.heads, n_q = c.lists.shape.n_q, n_k = c.lists.shape.n_k;
         const size_t n = (size_t)c.lists.offsets[c.lists.lists];
         int *const first = malloc((size_t)(heads * (n_k + 1)) * sizeof(int));
         int *const group = malloc(n * sizeof(int) + 1), *const place = malloc(n * sizeof(int) + 1);
-        const tess_gpu_transpose_args args = {
-            .lists = {(const long long *)c.lists.offsets, c.lists.indices, c.bounds_q, c.p.heads,
-                      (int)c.p.tq, (int)c.p.tk, n_q, n_k, 0},
-            .first = first,
-            .group = group,
-            .place = place,
-        };
-        const int strips = (n_k + 255) / 256;
+        const tess_gpu_transpose_args args = {lists_of(&c), first, group, place};
         for (u32 seed = 0; seed < 16; seed++) {
-            launch("count_entries", &args, heads * strips, seed);
-            launch("sum_entries", &args, heads, seed);
-            launch("fill_entries", &args, heads * strips, seed);
+            transpose_lists(&args, heads, seed);
             for (int h = 0; h < heads; h++) {
                 const int64_t base = c.lists.offsets[(int64_t)h * n_q];
                 const int *const f = first + h * (n_k + 1);
@@ -86,9 +51,8 @@ static void test_entries_by_key(void **state)
 static void test_units_become_rows(void **state)
 {
     (void)state;
-    const gpu_problem p = {
-        .batch = 2, .heads = 1, .dim = 64, .tq = 50, .tk = 900, .group = 7, .density = 0.4};
-    gpu_case c = make_case(ctx, &p, 9);
+    const gpu_problem p = {2, 1, 64, 50, 900, 7, 0, 0.4, 0};
+    gpu_case c = make_case(&p, 9);
     const tess_selection_lists *const l = &c.lists;
     int bounds_k[100];
     for (int u = 0; u <= l->shape.n_k; u++)
@@ -117,22 +81,8 @@ static void test_units_become_rows(void **state)
     free_case(&c);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    CHECK_OK(tess_ctx_create(NULL, &ctx));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    tess_ctx_destroy(ctx);
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_entries_by_key),
     cmocka_unit_test(test_units_become_rows),
 };
-RUN_TESTS_WITH(tests, setup, teardown)
+RUN_GPU_TESTS(tests)

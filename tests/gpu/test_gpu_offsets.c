@@ -2,16 +2,14 @@
 /* test_gpu_offsets.c - offsets of which 32 bits would wrap: rows 256 MiB apart, lists that begin at
  * 2^33, a workspace beyond 2^34 bytes. By strides and displaced pointers, not by memory: a page for
  * each row. The results have the bits of the same rows side by side. */
-#include "gpu_data.h"
-#include "gpu_kernels.h"
+#include "gpu_passes.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
-enum { DIM = 64, TQ = 20, TK = 18, ROWS_AWAY = 1 << 28, TENSORS = 9 };
+enum { DIM = 64, TQ = 20, TK = 18, ROWS_AWAY = 1 << 28, TENSORS = 9, ORDER = 3 };
 #define LISTS_AWAY ((i64)1 << 33)
 #define ENTRIES_AWAY ((i64)1 << 26) /* times 64 floats: 2^34 bytes */
-
-static tess_ctx *ctx;
 
 typedef struct {
     gpu_case c;
@@ -56,28 +54,10 @@ static void *displaced(const void *data, i64 n, i64 size, int far)
     return (void *)((uintptr_t)data - (far ? (uintptr_t)(n * size) : 0));
 }
 
-static void launch(const char *name, const void *args, i64 blocks)
-{
-    const emulated_kernel *const kernel = find_emulated(name);
-    assert_non_null(kernel);
-    const char *const problem = emulation_run(
-        &(emulation_launch){kernel->run, args, blocks, kernel->threads, kernel->shared_bytes, 3});
-    if (problem)
-        fail_msg("%s: %s", name, problem);
-}
-
 static run_data make_run(int far, int unit)
 {
-    const gpu_problem p = {.batch = 1,
-                           .heads = 1,
-                           .dim = DIM,
-                           .tq = TQ,
-                           .tk = TK,
-                           .group = 7,
-                           .unit = unit,
-                           .density = unit > 1 ? 0.9 : 0.5,
-                           .full = 1};
-    run_data r = {.c = make_case(ctx, &p, 4), .far = far};
+    const gpu_problem p = {1, 1, DIM, TQ, TK, 7, unit, unit > 1 ? 0.9 : 0.5, FULL};
+    run_data r = {.c = make_case(&p, 4), .far = far};
     const tess_selection_lists *const l = &r.c.lists;
     const size_t entries = (size_t)l->offsets[l->lists];
     r.offsets = malloc(sizeof *r.offsets * (size_t)(l->lists + 1));
@@ -105,18 +85,12 @@ static void free_run(run_data *r)
     free_case(&r->c);
 }
 
-static tess_gpu_lists lists_of(const run_data *r)
+static tess_gpu_lists far_lists(const run_data *r)
 {
-    const gpu_case *const c = &r->c;
-    return (tess_gpu_lists){r->offsets,
-                            displaced(c->lists.indices, LISTS_AWAY, sizeof(int), r->far),
-                            c->bounds_q,
-                            1,
-                            TQ,
-                            TK,
-                            c->lists.shape.n_q,
-                            c->lists.shape.n_k,
-                            __builtin_ctz((u32)c->p.unit)};
+    tess_gpu_lists lists = lists_of(&r->c);
+    lists.offsets = r->offsets;
+    lists.indices = displaced(lists.indices, LISTS_AWAY, sizeof(int), r->far);
+    return lists;
 }
 
 /* Forward, then backward: ordered, or by blocks of keys. */
@@ -126,7 +100,7 @@ static void run(run_data *r)
     const i64 lists = c->lists.lists;
     const int owned = c->p.unit >= 16;
     const float scale = 0.125f;
-    tess_gpu_backward_args back = {.lists = lists_of(r),
+    tess_gpu_backward_args back = {.lists = far_lists(r),
                                    .q = rows(r, c->q, TQ, 2),
                                    .k = rows(r, c->k, TK, 2),
                                    .v = rows(r, c->v, TK, 2),
@@ -151,17 +125,15 @@ static void run(run_data *r)
     int *const group = displaced(r->group, LISTS_AWAY, sizeof(int), r->far);
     int *const place = displaced(r->place, LISTS_AWAY, sizeof(int), r->far);
     const tess_gpu_transpose_args transpose = {back.lists, r->first, group, place};
-    launch("forward_d64_g16_bf16", &forward, lists);
-    launch("count_entries", &transpose, 1);
-    launch("sum_entries", &transpose, 1);
-    launch("fill_entries", &transpose, 1);
+    launch("forward_d64_g16_bf16", &forward, lists, ORDER);
+    transpose_lists(&transpose, 1, ORDER);
     if (owned) {
         const tess_gpu_delta_args delta = {back.o, back.dout, c->dlse, r->delta, 1, TQ};
         const tess_gpu_keys_args own = {back.lists, back.q, back.k,   back.v,   back.dout, back.dk,
                                         back.dv,    r->lse, r->delta, r->first, group,     scale};
-        launch("backward_d64_g32_bf16", &back, lists);
-        launch("delta_d64_bf16", &delta, (TQ + 3) / 4);
-        launch("key_blocks_d64_k16_bf16", &own, (TK + 15) / 16);
+        launch("backward_d64_g32_bf16", &back, lists, ORDER);
+        launch("delta_d64_bf16", &delta, (TQ + 3) / 4, ORDER);
+        launch("key_blocks_d64_k16_bf16", &own, (TK + 15) / 16, ORDER);
     }
     if (!owned) {
         const i64 n = r->offsets[lists] - r->offsets[0], away = ENTRIES_AWAY * c->p.unit * DIM;
@@ -184,8 +156,8 @@ static void run(run_data *r)
                                        .rows = 32,
                                        .begin = 1,
                                        .scale = scale};
-        launch("backward_d64_g32_bf16", &back, lists);
-        launch("sum_rows_d64", &sum, TK);
+        launch("backward_d64_g32_bf16", &back, lists, ORDER);
+        launch("sum_rows_d64", &sum, TK, ORDER);
         free(work[0]);
         free(work[1]);
     }
@@ -253,7 +225,7 @@ static void test_far_lists(void **state)
             .n_k = N_K,
             .rank = RANK,
         };
-        launch("select_r16", &args, 2);
+        launch("select_r16", &args, 2, ORDER);
         munmap(to[0], stride * N_Q);
         munmap(to[1], stride * N_K);
 
@@ -264,7 +236,7 @@ static void test_far_lists(void **state)
         const tess_gpu_expand_args expand = {
             unit_offsets, displaced(units, LISTS_AWAY, sizeof(int), away), bounds_k, row_offsets,
             displaced(away ? rows_far : rows_near, LISTS_AWAY, sizeof(int), away)};
-        launch("expand_units", &expand, 2);
+        launch("expand_units", &expand, 2, ORDER);
     }
     assert_memory_equal(far, near, sizeof near);
     assert_memory_equal(rows_far, rows_near, 15 * sizeof(int));
@@ -272,22 +244,8 @@ static void test_far_lists(void **state)
         assert_in_range(near[i], 0, N_K - 1);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    CHECK_OK(tess_ctx_create(NULL, &ctx));
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    tess_ctx_destroy(ctx);
-    return 0;
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_far_apart),
     cmocka_unit_test(test_far_lists),
 };
-RUN_TESTS_WITH(tests, setup, teardown)
+RUN_GPU_TESTS(tests)

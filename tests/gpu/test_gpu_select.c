@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_gpu_select.c - the selection kernels in the emulation: the lists of double precision. */
-#include "emulation.h"
-#include "gpu/kernels/gpu_args.h"
-#include "gpu_kernels.h"
-#include "test.h"
+#include "gpu_passes.h"
 
 #include <stdlib.h>
 
@@ -127,10 +124,6 @@ static tess_gpu_rows with_padding(const select_problem *p, const float *x, int r
 
 static void run(const select_problem *p, arrays *x, u32 seed)
 {
-    const emulated_kernel *const kernel = find_emulated(p->rank <= 16   ? "select_r16"
-                                                        : p->rank <= 32 ? "select_r32"
-                                                                        : "select_r64");
-    assert_non_null(kernel);
     const tess_gpu_rows q = with_padding(p, x->q, p->n_q, 16),
                         k = with_padding(p, x->k, p->n_k, 48);
     const tess_gpu_select_args args = {
@@ -144,13 +137,12 @@ static void run(const select_problem *p, arrays *x, u32 seed)
         .n_k = p->n_k,
         .rank = p->rank,
     };
-    const i64 blocks = (i64)p->heads * ((p->n_q + 15) / 16);
-    const char *const problem = emulation_run(&(emulation_launch){
-        kernel->run, &args, blocks, kernel->threads, kernel->shared_bytes, seed});
+    launch(p->rank <= 16   ? "select_r16"
+           : p->rank <= 32 ? "select_r32"
+                           : "select_r64",
+           &args, (i64)p->heads * ((p->n_q + 15) / 16), seed);
     free(q.data);
     free(k.data);
-    if (problem)
-        fail_msg("%d of %d, rank %d, seed %u: %s", p->keep, p->n_k, p->rank, seed, problem);
 }
 
 static void test_lists_are_exact(void **state)

@@ -4,10 +4,13 @@
 #include "commands.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const actions[] = {"info", "check", "bench", NULL};
 static const char *const dtypes[] = {"bf16", "fp16", NULL};
+static const opt_group groups[] = {{"Check", "keys"}, {"Bench", "tokens"}};
 const char *const gpu_outcome_names[] = {"not checked", "failed", "passed"};
 
 void gpu_outcome(const tess_gpu_check_result *r, char *text, size_t bytes)
@@ -103,10 +106,37 @@ static tess_status run_info(cli *c, const gpu_values *v)
     return status;
 }
 
+static int is_default(const opt *o, const gpu_values *v)
+{
+    const void *const at = (const char *)v + o->offset;
+    switch (o->type) {
+    case OPT_INT: return *(const int64_t *)at == strtoll(o->initial, NULL, 10);
+    case OPT_FLAG: return *(const int *)at == 0;
+    case OPT_DOUBLE: return isnan(*(const double *)at);
+    default: return strcmp(*(const char *const *)at, o->initial) == 0;
+    }
+}
+
+/* Options of another action would do nothing. Their groups are named after the actions. */
+static tess_status check_options(cli *c, const gpu_values *v)
+{
+    const char *title;
+    for (int i = 0, n; i < command_gpu.n_options; i += n) {
+        n = opt_group_of(&command_gpu, i, &title);
+        for (int k = 0; actions[k]; k++)
+            for (int j = i; j < i + n && strcasecmp(title, actions[k]) == 0; j++)
+                if (strcmp(v->action, actions[k]) != 0 && !is_default(&command_gpu.options[j], v))
+                    return out_usage(c, "--%s belongs to %s, ACTION is %s",
+                                     command_gpu.options[j].name, actions[k], v->action);
+    }
+    return TESS_OK;
+}
+
 static tess_status run(cli *c, const void *given)
 {
     const gpu_values *v = given;
     tess_gpu *gpu = NULL;
+    TRY(check_options(c, v));
     TRY(cache_choose(c, v->cache));
     if (strcmp(v->action, "info") == 0)
         return run_info(c, v);
@@ -185,6 +215,7 @@ const command command_gpu = {
         "problem, dense, densities and break_even.\n",
     TABLE(arguments),
     TABLE(options),
+    TABLE(groups),
     TABLE(examples),
     .size = sizeof(gpu_values),
     .run = run,

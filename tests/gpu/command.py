@@ -127,6 +127,14 @@ class Command(unittest.TestCase):
         self.assertIn("unit is 3, must be a power of two", self.run_gpu(*BENCH, "--unit", "3", code=2).stderr)
         self.assertIn("head_dim is 96, must be 64 or 128", self.run_gpu(*BENCH, "--dim", "96", code=4).stderr)
         self.run_gpu("sing", code=2)
+        for words, option, action in (
+                (("info", "--tokens", "64"), "tokens", "bench"),
+                (("check", "--tokens", "64"), "tokens", "bench"),
+                (("check", "--dtype", "fp16"), "dtype", "bench"),
+                (("check", "--atomic"), "atomic", "bench"),
+                (("info", "--dense-forward", "3"), "dense-forward", "bench"),
+                ((*BENCH, "--runs", "3"), "runs", "check")):
+            self.assertIn(f"--{option} belongs to {action}, ACTION is {words[0]}", self.run_gpu(*words, code=2).stderr)
 
 
 if __name__ == "__main__":

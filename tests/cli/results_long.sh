@@ -16,7 +16,9 @@ long --seeds 1 --tables
 python3 -c '
 import json
 s = [json.loads(line) for line in open("keep/slices.jsonl")]
-print(sorted({(x["arm"], x["from"], x["to"]) for x in s}))
+calls = list(dict.fromkeys(x["call"] for x in s))
+for call in calls:
+    print(sorted((x["arm"], x["from"], x["to"]) for x in s if x["call"] == call))
 print(all(x["seconds"] > 0 and x["step_ms"] > 0 for x in s))'
 ls keep keep/runs
 # Nor without the folder, where there are the CSV files; the document gets what they say.

@@ -10,7 +10,7 @@
 #include "tessera/advanced/collectives.h"
 #include "tessera/advanced/exchange.h"
 #include "tessera/advanced/explain.h"
-#include "tessera/advanced/mix.h"
+#include "tessera/advanced/mix_report.h"
 #include "tessera/advanced/plan_file.h"
 #include "tessera/cluster.h"
 #include "tessera/cp.h"
@@ -106,6 +106,8 @@ static tess_status s_mix(world *w)
         status = tess_mix_plan_create(w->ctx, clips, n, NULL, &opts, &plan);
     if (status == TESS_OK)
         status = tess_mix_clip_plan(plan, 0, &clip);
+    if (status == TESS_OK)
+        status = tess_mix_report_write(w->ctx, plan, clips, n, NULL, in_folder("mix.html"));
     tess_plan_destroy(clip);
     tess_mix_plan_destroy(plan);
     tess_mix_destroy(code);

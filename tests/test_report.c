@@ -2,6 +2,7 @@
 /* test_report.c - pages: what they say, and what is said of runs that are none. Whether they draw
  * themselves is for tests/browser. */
 #include "files.h"
+#include "tessera/advanced/mix_report.h"
 #include "tessera/advanced/profile_report.h"
 #include "tessera/report.h"
 #include "tessera/strategy.h"
@@ -10,8 +11,9 @@ static char *page_text(const char *path)
 {
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
-    static char text[1 << 20];
+    static char text[1 << 22];
     const size_t n = fread(text, 1, sizeof text - 1, f);
+    assert_true(n < sizeof text - 1);
     fclose(f);
     text[n] = '\0';
     return text;
@@ -216,18 +218,108 @@ static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
     assert_non_null(
         strstr(page, " UTC</dd>\n<dt>command</dt><dd><code>tessera plan --density p.csv</code>"));
     assert_non_null(strstr(page, "\"layers\":[7],"));
-    assert_non_null(strstr(page, "\"steps\":[1,5],"));
-    assert_non_null(strstr(page, "\"before\":[[null],[null]],"));
-    assert_non_null(strstr(page, "\"after\":[[1],[1]],"));
-    assert_non_null(strstr(page, "{\"step\":5,\"layer\":7,\"strategy\":\"fractional\","));
+    assert_non_null(strstr(page, "\"steps\":2,\"strategies\":[\"fractional\"],"));
+    assert_non_null(strstr(page, "\"before\":[[null,null,null]],"));
+    assert_non_null(strstr(page, "\"after\":[[1,1,1]],"));
+    assert_non_null(strstr(page, "\"shown\":[{\"step\":1,\"strategy\":[0],\"ms\":[null]},"
+                                 "{\"step\":5,"));
+    /* Head 0: 2 shares, of rank 0 eleven blocks with a rank's mean (80 20: 4096), of rank 1 the last
+     * one with a third (d5 0a: 1365); heads 1 to 3 whole on ranks 2, 1, 1. */
+    assert_non_null(strstr(page, "{\"step\":5,\"layer\":7,\"shares\":"
+                                 "\"AgAAC4AgAgAB1QoBBAAMgCABAgAM1QoBAgAM1Qo=\",\"before\":null}"));
     tess_plan_report_destroy(report);
     tess_plan_destroy(plan);
     tess_work_destroy(other);
     tess_work_destroy(work);
 }
 
+/* A page of a plan of 40 heads with rings of 8 x `ring` ranks, drawn for so many steps. */
+static const char *page_of_rings(int layers, int ring, int steps)
+{
+    int64_t *weights = calloc((size_t)layers * 40, sizeof *weights);
+    tess_work *work = NULL;
+    tess_plan *plan = NULL;
+    tess_plan_report *report = NULL;
+    assert_non_null(weights);
+    for (int i = 0; i < layers * 40; i++)
+        weights[i] = 100 + i % 41;
+    CHECK_OK(tess_work_from_weights(ctx, weights, layers, 40, 512, &work));
+    const tess_plan_opts opts = {
+        TESS_PLAN_OPTS_DEFAULTS, .ranks = 8 * ring,
+        .strategy = {.method = TESS_PLAN_LPT, .ulysses = 8, .ring = ring, .selective = 1}};
+    CHECK_OK(tess_plan_create(ctx, work, NULL, &opts, &plan));
+    CHECK_OK(tess_plan_report_create(ctx, NULL, &report));
+    for (int step = 0; step < steps; step++)
+        CHECK_OK(tess_plan_report_add(report, 10 + step, plan, work));
+    CHECK_OK(tess_plan_report_write(report, "page.html"));
+    tess_plan_report_destroy(report);
+    tess_plan_destroy(plan);
+    tess_work_destroy(work);
+    free(weights);
+    return page_text("page.html");
+}
+
+/* What is drawn is spread over all steps, or layers, and the page stays below 2 MB. */
+static void the_page_of_a_large_plan_is_thinned(void **state)
+{
+    (void)state;
+    const char *page = page_of_rings(2, 8, 20);
+    assert_null(strstr(page, "is drawn.</p>"));
+    assert_non_null(strstr(page, "{\"step\":29,\"layer\":1,"));
+    page = page_of_rings(2, 8, 700);
+    assert_in_range(strlen(page), 900000, 2000000);
+    assert_non_null(strstr(page, "<p>One step in 2 is drawn.</p>"));
+    assert_non_null(strstr(page, "\"steps\":700,"));
+    assert_non_null(strstr(page, "{\"step\":708,\"layer\":1,"));
+    assert_null(strstr(page, "{\"step\":709,"));
+    page = page_of_rings(300, 32, 1);
+    assert_in_range(strlen(page), 900000, 2000000);
+    assert_non_null(strstr(page, "<p>One layer in 2 is drawn.</p>"));
+    assert_non_null(strstr(page, "{\"step\":10,\"layer\":298,"));
+    assert_null(strstr(page, "{\"step\":10,\"layer\":299,"));
+}
+
+/* A clip of 600 tokens and four of 100 on two ranks: 1000 tokens, and the long one is cut. */
+static void the_page_of_a_mixture_holds_ranks_and_sizes(void **state)
+{
+    (void)state;
+    tess_mix_clip clips[5];
+    for (int i = 0; i < 5; i++)
+        clips[i] = (tess_mix_clip){.tokens = i ? 100 : 600, .density = 1.0, .drawn_by = -1};
+    tess_mix_opts opts = TESS_MIX_OPTS_INIT;
+    opts.ranks = 2;
+    opts.group = 1;
+    tess_mix_plan *plan = NULL;
+    CHECK_OK(tess_mix_plan_create(ctx, clips, 5, NULL, &opts, &plan));
+    const tess_mix_report_opts head = {.input = "<mix>.csv", .command = "tessera plan --clips"};
+    CHECK_OK(tess_mix_report_write(ctx, plan, clips, 5, &head, "page.html"));
+    const char *page = page_text("page.html");
+    assert_non_null(strstr(page, "<h1>Clips of several sizes on 2 ranks</h1>"));
+    assert_non_null(strstr(page, "<dt>input</dt><dd>&lt;mix&gt;.csv</dd>"));
+    assert_non_null(strstr(page, "<b>1</b><span>clips cut</span>"));
+    assert_non_null(strstr(page, "{\"timed\":0,\"sizes\":[[600,1,1],[100,4,0]],"));
+    tess_mix_view v;
+    CHECK_OK(tess_mix_plan_query(plan, &v));
+    for (int rank = 0; rank < 2; rank++) {
+        int64_t whole = 0, tokens[2] = {0};
+        char text[128];
+        for (int64_t i = v.first[rank]; i < v.first[rank + 1]; i++) {
+            whole += v.parts[i].clip > 0;
+            tokens[v.parts[i].clip > 0] += v.parts[i].token_end - v.parts[i].token_begin;
+        }
+        snprintf(text, sizeof text, whole ? ",[0,0,%lld,1,%lld,%lld]]" : ",[0,0,%lld]]",
+                 (long long)tokens[0], (long long)whole, (long long)tokens[1]);
+        assert_non_null(strstr(page, text));
+    }
+    CHECK_FAILS(tess_mix_report_write(ctx, plan, clips, 4, NULL, "page.html"), TESS_EINVAL,
+                "tess_mix_report_write: n is 4, must be 5, the clips of the plan");
+    tess_mix_plan_destroy(plan);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_page_of_a_plan_holds_shares_and_imbalance),
+    cmocka_unit_test(the_page_of_a_large_plan_is_thinned),
+    cmocka_unit_test(the_page_of_a_mixture_holds_ranks_and_sizes),
     cmocka_unit_test(the_page_of_a_run_holds_its_numbers),
     cmocka_unit_test(the_page_of_a_sparse_run_holds_decisions),
     cmocka_unit_test(the_page_of_a_profile_holds_maps_and_masks),

@@ -82,7 +82,7 @@ PUBLIC = {
     "media.h": "media", "advanced/clip.h": "media",
     "model.h": "model", "advanced/pass.h": "model", "advanced/sparse.h": "model",
     "data.h": "data", "advanced/dataset.h": "data", "train.h": "optim", "advanced/step.h": "optim",
-    "report.h": "report", "advanced/profile_report.h": "report", "advanced/compare.h": "report", "advanced/run_report.h": "report", "advanced/activity_report.h": "report", "advanced/timeline_report.h": "report", "advanced/cost_report.h": "report",
+    "report.h": "report", "advanced/profile_report.h": "report", "advanced/compare.h": "report", "advanced/run_report.h": "report", "advanced/activity_report.h": "report", "advanced/timeline_report.h": "report", "advanced/cost_report.h": "report", "advanced/mix_report.h": "report",
 }
 OTHER_LIBRARIES = {"mpi.h", "media.h", "model.h", "data.h", "train.h"}  # not part of tessera.h
 PUBLIC_SYSTEM = {"stddef.h", "stdint.h"}

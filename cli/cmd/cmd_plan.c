@@ -342,7 +342,9 @@ static opt options[] = {
     {"out", 'o', OPT_PATH, offsetof(plan_values, out), "PLAN.json",
      .help = "write the plans of all steps and layers, with the command and a hash of the input"},
     {"html", 0, OPT_PATH, offsetof(plan_values, html), "FILE",
-     .help = "write a page with the loads, the shares and the masks"},
+     .help =
+         "write a page with the loads, the shares and the masks; with --clips, of the clips that "
+         "each rank has"},
 };
 
 static void bind(void)

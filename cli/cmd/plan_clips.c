@@ -3,7 +3,7 @@
 #include "cmd_plan.h"
 
 #include "tessera/advanced/machine.h"
-#include "tessera/advanced/mix.h"
+#include "tessera/advanced/mix_report.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -31,7 +31,6 @@ static const char *of_one_clip(const plan_values *v)
            : v->mask                    ? "--mask"
            : v->column                  ? "--column"
            : v->out                     ? "--out"
-           : v->html                    ? "--html"
            : v->tokens                  ? "--tokens"
            : v->reuse                   ? "--reuse"
            : !isnan(v->replan_above)    ? "--replan-above"
@@ -225,6 +224,22 @@ static void set_json(const mixture *m)
     out_set(c, c->json, "assignment", all);
 }
 
+static tess_status write_page(const mixture *m)
+{
+    const plan_values *v = m->given;
+    char *line = out_command(m->c);
+    int64_t n;
+    if (!line)
+        return out_fail(m->c, TESS_ENOMEM, "no memory for the command line");
+    const tess_mix_clip *clips = tess_mix_clips(m->mix, &n);
+    const char *slash = is_code(v->clips) ? NULL : strrchr(v->clips, '/');
+    const tess_mix_report_opts opts = {
+        .input = slash ? slash + 1 : v->clips, .cluster = v->cluster, .command = line};
+    const tess_status status = tess_mix_report_write(m->c->ctx, m->plan, clips, n, &opts, v->html);
+    free(line);
+    return status;
+}
+
 /* ---- run ------------------------------------------------------------------------------------- */
 
 static tess_status make(mixture *m)
@@ -250,11 +265,15 @@ static tess_status make(mixture *m)
 tess_status plan_clips_run(cli *c, const plan_values *v)
 {
     mixture m = {.c = c, .given = v};
-    const tess_status status = make(&m);
+    tess_status status = make(&m);
+    if (status == TESS_OK && v->html)
+        status = write_page(&m);
     if (status == TESS_OK && c->json)
         set_json(&m);
     else if (status == TESS_OK)
         print_all(&m);
+    if (status == TESS_OK && v->html && !c->json)
+        fprintf(c->out, "%s: the page\n", v->html);
     tess_mix_plan_destroy(m.plan);
     tess_mix_destroy(m.mix);
     tess_cluster_destroy(m.cluster);

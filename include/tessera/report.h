@@ -18,9 +18,9 @@ TESS_BEGIN_DECLS
  *   tess_plan_report_write(report, "plan.html");
  *   tess_plan_report_destroy(report);
  *
- * A page stays below 2 MB: pictures of masks get smaller with the number of layers and heads; of
- * very many steps and layers it shows every imbalance, but the details of the first ones only, and
- * says so. */
+ * A page stays below 2 MB: pictures of masks get smaller with the number of layers and heads. The
+ * imbalance of every step and layer counts, but of very many steps one in so many is drawn, and of
+ * a step of very many shares one layer in so many; the page says so. */
 typedef struct tess_plan_report tess_plan_report;
 
 typedef struct {

@@ -20,6 +20,7 @@
 ASSET(page_css, "page.css");
 ASSET(charts_js, "charts.js");
 ASSET(plan_js, "plan.js");
+ASSET(mix_js, "mix.js");
 ASSET(run_js, "run.js");
 ASSET(compare_js, "compare.js");
 ASSET(profile_js, "profile.js");

@@ -6,6 +6,7 @@
 extern const char tess__asset_page_css[] __attribute__((visibility("hidden")));
 extern const char tess__asset_charts_js[] __attribute__((visibility("hidden")));
 extern const char tess__asset_plan_js[] __attribute__((visibility("hidden")));
+extern const char tess__asset_mix_js[] __attribute__((visibility("hidden")));
 extern const char tess__asset_run_js[] __attribute__((visibility("hidden")));
 extern const char tess__asset_compare_js[] __attribute__((visibility("hidden")));
 extern const char tess__asset_profile_js[] __attribute__((visibility("hidden")));

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_detail.c - one layer of a plan as the page draws it.
  *
- *   {"step":..,"layer":..,"strategy":"..","ms":..,"shares":[[rank,head,q_begin,q_end,load],..],
- *    "before":[load of each rank, contiguous] or null,
+ *   {"step":..,"layer":..,"shares":"base64","before":"base64" or null,
  *    "maps":[{"head":..,"density":..,"rows":..,"columns":..,"cells":"base64","key_cuts":[..]},..]}
+ *
+ * Shares are numbers of 7 bits a byte, the lowest first, with the high bit on all bytes but the
+ * last (LEB128): for each head how many there are, and of each share its rank and its first block
+ * as differences from the last share's rank and end (2 d, or -2 d - 1 for d < 0), its blocks, and
+ * its load. "before" are the contiguous loads of the ranks. A load is in units of 1 / 4096 of the
+ * mean rank's.
  *
  * A map is the head's mask in the order of the plan, shrunk to at most `cells` x `cells` cells; a
  * cell is the fraction of its blocks that are selected, 0..255. Cost: O(heads q_blocks), and
@@ -18,6 +23,25 @@
 
 enum { CELLS = TESS_DETAIL_CELLS };
 
+/* ---- shares ---------------------------------------------------------------------------------- */
+
+static void add_number(tess__markup *bytes, uint64_t value)
+{
+    for (; value >> 7; value >>= 7)
+        tess__markup_add(bytes, &(char){(char)(128 | (value & 127))}, 1);
+    tess__markup_add(bytes, &(char){(char)value}, 1);
+}
+
+static void add_difference(tess__markup *bytes, int64_t d)
+{
+    add_number(bytes, d < 0 ? (uint64_t)(-2 * d - 1) : (uint64_t)(2 * d));
+}
+
+static void add_load(tess__markup *bytes, int64_t load, double mean)
+{
+    add_number(bytes, mean > 0.0 ? (uint64_t)(4096.0 * (double)load / mean + 0.5) : 0);
+}
+
 /* Work of the share's query blocks; rows has the load of each query block of its head. */
 static int64_t share_load(const tess__detail *d, const tess_share *share, const int64_t *rows)
 {
@@ -30,35 +54,73 @@ static int64_t share_load(const tess__detail *d, const tess_share *share, const 
     return load;
 }
 
-static tess_status add_shares(const tess__detail *d, int64_t *rows, tess__jw *w)
+static void add_head(const tess__detail *d, int head, const int64_t *rows, double mean,
+                     tess__markup *bytes)
 {
-    tess__jw_begin(w, "shares", '[');
+    int64_t n = 0, rank = 0, end = 0;
+    for (int64_t i = 0; i < d->layer->n_shares; i++)
+        n += d->layer->shares[i].head == head;
+    add_number(bytes, (uint64_t)n);
+    for (int64_t i = 0; i < d->layer->n_shares; i++) {
+        const tess_share *s = &d->layer->shares[i];
+        if (s->head != head)
+            continue;
+        add_difference(bytes, s->rank - rank);
+        add_difference(bytes, s->q_begin - end);
+        add_number(bytes, (uint64_t)(s->q_end - s->q_begin));
+        add_load(bytes, share_load(d, s, rows), mean);
+        rank = s->rank;
+        end = s->q_end;
+    }
+}
+
+/* The mean load of a rank. rows: (q_blocks), overwritten. */
+static tess_status mean_load(const tess__detail *d, int64_t *rows, double *mean)
+{
+    double sum = 0.0;
     for (int head = 0; head < d->heads; head++) {
         TESS_TRY(tess_work_rows(d->work, d->index, head, rows));
-        for (int64_t i = 0; i < d->layer->n_shares; i++) {
-            const tess_share *s = &d->layer->shares[i];
-            if (s->head == head)
-                tess__jw_row_i64(
-                    w, NULL,
-                    (int64_t[]){s->rank, head, s->q_begin, s->q_end, share_load(d, s, rows)}, 5);
-        }
+        for (int32_t i = 0; i < d->q_blocks; i++)
+            sum += (double)rows[i];
     }
-    tess__jw_end(w, ']');
+    *mean = sum / d->ranks;
     return TESS_OK;
 }
 
+static tess_status add_shares(const tess__detail *d, int64_t *rows, double mean, tess__jw *w)
+{
+    tess__markup bytes = {.ctx = d->ctx};
+    tess_status status = TESS_OK;
+    for (int head = 0; head < d->heads && !status; head++) {
+        status = tess_work_rows(d->work, d->index, head, rows);
+        if (!status)
+            add_head(d, head, rows, mean, &bytes);
+    }
+    tess__markup_bytes(w, "shares", bytes.data, bytes.size);
+    status = status ? status : bytes.status;
+    tess__markup_free(&bytes);
+    return status;
+}
+
 /* Loads of the ranks without a plan; null where the heads do not divide. */
-static tess_status add_before(const tess__detail *d, tess__jw *w)
+static tess_status add_before(const tess__detail *d, double mean, tess__jw *w)
 {
     int64_t *loads = TESS_ALLOC(d->ctx, (size_t)d->ranks * sizeof *loads);
-    const tess_status status = tess_plan_loads_before(d->plan, d->index, d->work, loads);
-    if (status == TESS_OK && loads[0] >= 0)
-        tess__jw_row_i64(w, "before", loads, (size_t)d->ranks);
+    tess__markup bytes = {.ctx = d->ctx};
+    tess_status status = tess_plan_loads_before(d->plan, d->index, d->work, loads);
+    for (int rank = 0; !status && loads[0] >= 0 && rank < d->ranks; rank++)
+        add_load(&bytes, loads[rank], mean);
+    if (bytes.size)
+        tess__markup_bytes(w, "before", bytes.data, bytes.size);
     else
         tess__jw_null(w, "before");
+    status = status ? status : bytes.status;
+    tess__markup_free(&bytes);
     tess__free(d->ctx, loads);
     return status;
 }
+
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 typedef struct {
     int32_t rows, columns; /* cells */
@@ -137,20 +199,17 @@ static tess_status add_maps(const tess__detail *d, int maps, tess__jw *w)
 
 tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup *text)
 {
-    char strategy[TESS_STRATEGY_TEXT];
-    tess_strategy_format(&detail->layer->strategy, strategy);
     int64_t *rows = TESS_ALLOC(detail->ctx, (size_t)detail->q_blocks * sizeof *rows);
     tess__jw w = tess__markup_json(text, 6);
+    double mean;
     tess__jw_begin(&w, NULL, '{');
     tess__jw_int(&w, "step", detail->step);
     tess__jw_int(&w, "layer", detail->number);
-    tess__jw_text(&w, "strategy", strategy);
-    tess__jw_real(&w, "ms",
-                  detail->layer->predicted_ns < 0 ? (double)NAN
-                                                  : (double)detail->layer->predicted_ns / 1e6);
-    tess_status status = add_shares(detail, rows, &w);
+    tess_status status = mean_load(detail, rows, &mean);
     if (!status)
-        status = add_before(detail, &w);
+        status = add_shares(detail, rows, mean, &w);
+    if (!status)
+        status = add_before(detail, mean, &w);
     tess__free(detail->ctx, rows);
     if (!status && maps > 0)
         status = add_maps(detail, maps, &w);

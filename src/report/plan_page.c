@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_page.c - the page of a plan, gathered step by step.
  *
- * Two tables grow with each step: the imbalance of the contiguous assignment and of the plan
- * (steps x layers), and the details of a layer as JSON (plan_detail.c). Details stop at a size that
- * a browser opens at once; how many are there of how many is in the page.
+ * Numbers of all layers in all steps are kept: imbalance of the contiguous assignment and of the
+ * plan, copies, times. The page has them as mean, least and most over the steps. What is drawn of a
+ * single layer (plan_detail.c) is thinned to a size that a browser opens at once (plan_details.c).
  */
 #include "plan_page.h"
 
@@ -15,11 +15,14 @@
 
 enum { DETAIL_BYTES_MAX = 7 << 18, MASK_BYTES = 5 << 18, CELLS_LEAST = 16 };
 
+typedef char strategy_text[TESS_STRATEGY_TEXT];
+
 /* A layer in one step. */
 typedef struct {
     double before, after; /* imbalance; before: NaN where heads do not divide */
     double copies;        /* of K and V, mean over heads */
     double ms;            /* predicted; NaN: not predicted */
+    int strategy;         /* its place among the names */
 } layer_numbers;
 
 struct tess_plan_report {
@@ -27,12 +30,14 @@ struct tess_plan_report {
     tess_plan_info info; /* of the first plan */
     int64_t first_layer;
     int masks; /* 1: some detail shows masks */
-    int64_t steps, details, layers;
+    int64_t steps, layers;
     int64_t *step;          /* (steps) */
     layer_numbers *numbers; /* (steps x layers of a step) */
-    int64_t step_room, number_room;
-    tess__markup detail, input, command, cluster;
-    char strategy[TESS_STRATEGY_TEXT]; /* of all layers, if they agree */
+    strategy_text *names;   /* (n_names): of the strategies, as they come */
+    int64_t n_names;
+    int64_t step_room, number_room, name_room;
+    tess__plan_details details;
+    tess__markup input, command, cluster;
 };
 
 tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *opts,
@@ -40,7 +45,8 @@ tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *
 {
     TESS_REQUIRE(ctx, report);
     tess_plan_report *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
-    r->ctx = r->detail.ctx = r->input.ctx = r->command.ctx = r->cluster.ctx = ctx;
+    r->ctx = r->input.ctx = r->command.ctx = r->cluster.ctx = ctx;
+    r->details = (tess__plan_details){.ctx = ctx, .each_step = 1, .each_layer = 1};
     r->first_layer = opts ? opts->first_layer : 0;
     tess__markup_print(&r->input, "%s", opts && opts->input ? opts->input : "");
     tess__markup_print(&r->command, "%s", opts && opts->command ? opts->command : "");
@@ -59,7 +65,8 @@ void tess_plan_report_destroy(tess_plan_report *report)
         return;
     tess__free(report->ctx, report->step);
     tess__free(report->ctx, report->numbers);
-    tess__markup_free(&report->detail);
+    tess__free(report->ctx, report->names);
+    tess__details_free(&report->details);
     tess__markup_free(&report->input);
     tess__markup_free(&report->command);
     tess__markup_free(&report->cluster);
@@ -77,25 +84,42 @@ static int cells_of(const tess_plan_report *r)
     return cells;
 }
 
+/* The place of a strategy among the names, where it is added if it is new. */
+static tess_status place_of(tess_plan_report *r, const tess_strategy *strategy, int *place)
+{
+    strategy_text text;
+    tess_strategy_format(strategy, text);
+    for (*place = 0; *place < r->n_names; ++*place)
+        if (strcmp(r->names[*place], text) == 0)
+            return TESS_OK;
+    TESS_GROW(r->ctx, r->names, r->n_names, r->n_names + 1, r->name_room);
+    memcpy(r->names[r->n_names++], text, sizeof text);
+    return TESS_OK;
+}
+
+static tess_status add_numbers(tess_plan_report *r, const tess_plan *plan, const tess_work *work,
+                               int index)
+{
+    layer_numbers n;
+    tess_plan_layer layer;
+    TESS_TRY(tess_plan_layer_view(plan, index, &layer));
+    TESS_TRY(tess_plan_imbalance_before(plan, index, work, &n.before));
+    TESS_TRY(tess_plan_imbalance(plan, index, work, TESS_RHO_RING, &n.after));
+    TESS_TRY(place_of(r, &layer.strategy, &n.strategy));
+    n.before = n.before < 0 ? NAN : n.before;
+    n.copies = layer.kv_copies;
+    n.ms = layer.predicted_ns < 0 ? (double)NAN : (double)layer.predicted_ns / 1e6;
+    r->numbers[r->layers++] = n;
+    return TESS_OK;
+}
+
 static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan *plan,
                              const tess_work *work, const tess_work_info *shape, int index)
 {
     tess_plan_layer layer;
-    layer_numbers numbers;
-    char strategy[TESS_STRATEGY_TEXT];
-    TESS_TRY(tess_plan_layer_view(plan, index, &layer));
-    TESS_TRY(tess_plan_imbalance_before(plan, index, work, &numbers.before));
-    TESS_TRY(tess_plan_imbalance(plan, index, work, TESS_RHO_RING, &numbers.after));
-    numbers.before = numbers.before < 0 ? NAN : numbers.before;
-    numbers.copies = layer.kv_copies;
-    numbers.ms = layer.predicted_ns < 0 ? (double)NAN : (double)layer.predicted_ns / 1e6;
-    r->numbers[r->layers++] = numbers;
-    tess_strategy_format(&layer.strategy, strategy);
-    if (r->layers > 1 && strcmp(strategy, r->strategy) != 0)
-        snprintf(strategy, sizeof strategy, "each layer by the strategy that suits it");
-    memcpy(r->strategy, strategy, sizeof strategy);
-    if (r->detail.size >= DETAIL_BYTES_MAX)
+    if (!tess__details_wants(&r->details, r->steps, index))
         return TESS_OK;
+    TESS_TRY(tess_plan_layer_view(plan, index, &layer));
     const tess__detail detail = {
         .number = r->first_layer + index,
         .ctx = r->ctx,
@@ -110,9 +134,39 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
         .layer = &layer,
         .work = work,
     };
-    r->details++;
+    tess__markup text = {.ctx = r->ctx};
     r->masks |= shape->masks;
-    return tess__detail_add(&detail, shape->masks ? r->info.heads : 0, &r->detail);
+    tess_status status = tess__detail_add(&detail, shape->masks ? r->info.heads : 0, &text);
+    if (status == TESS_OK)
+        status = tess__details_add(&r->details, r->steps, index, &text);
+    tess__markup_free(&text);
+    return status;
+}
+
+/* The strategies and times of the layers of a step, which were added before. */
+static tess_status add_step(tess_plan_report *r, int64_t step)
+{
+    const layer_numbers *n = r->numbers + r->layers - r->info.layers;
+    tess__markup text = {.ctx = r->ctx};
+    tess__jw w = tess__markup_json(&text, 4);
+    if (!tess__details_wants(&r->details, r->steps, -1))
+        return TESS_OK;
+    tess__jw_begin(&w, NULL, '{');
+    tess__jw_int(&w, "step", step);
+    tess__jw_begin(&w, "strategy", '[');
+    for (int i = 0; i < r->info.layers; i++)
+        tess__jw_int(&w, NULL, n[i].strategy);
+    tess__jw_end(&w, ']');
+    tess__jw_begin(&w, "ms", '[');
+    for (int i = 0; i < r->info.layers; i++)
+        tess__jw_real(&w, NULL, n[i].ms);
+    tess__jw_end(&w, ']');
+    tess__jw_end(&w, '}');
+    tess_status status = tess__jw_finish(&w);
+    if (status == TESS_OK)
+        status = tess__details_add(&r->details, r->steps, -1, &text);
+    tess__markup_free(&text);
+    return status;
 }
 
 /* The plan belongs beside the others, and the work to the plan. */
@@ -150,20 +204,20 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
               report->number_room);
     if (!report->steps)
         report->info = info;
-    const tess_plan_report then = *report;
+    const int64_t numbers = report->layers, pieces = report->details.n;
     tess_status status = TESS_OK;
+    for (int layer = 0; layer < info.layers && !status; layer++)
+        status = add_numbers(report, plan, work, layer);
+    if (!status)
+        status = add_step(report, step);
     for (int layer = 0; layer < info.layers && !status; layer++)
         status = add_layer(report, step, plan, work, &shape, layer);
     if (status) { /* without a trace of this step */
-        tess__markup detail = report->detail;
-        detail.size = then.detail.size;
-        detail.status = TESS_OK;
-        if (detail.data)
-            detail.data[detail.size] = '\0';
-        *report = then;
-        report->detail = detail;
+        report->layers = numbers;
+        tess__details_cut(&report->details, pieces);
         return status;
     }
+    tess__details_thin(&report->details, DETAIL_BYTES_MAX);
     report->step[report->steps++] = step;
     return TESS_OK;
 }
@@ -203,11 +257,13 @@ static void add_tiles(const tess_plan_report *r, tess__markup *page)
 
 static void add_figures(const tess_plan_report *r, tess__markup *page)
 {
-    static const tess__figure imbalance = {"imbalance",
-                                           "The slowest rank's work over the mean: 1 means that no "
-                                           "rank waits. A line is the mean over "
-                                           "steps, its band reaches from the least to the most.",
-                                           NULL};
+    static const tess__figure imbalance = {
+        "imbalance", "The slowest rank's work over the mean: 1 means that no rank waits.", NULL};
+    static const tess__figure imbalances = {
+        "imbalance",
+        "The slowest rank's work over the mean: 1 means that no rank waits. A line is the mean "
+        "over steps, its band reaches from the least to the most.",
+        NULL};
     static const tess__figure times = {"times", "Predicted time of each layer, mean over steps.",
                                        NULL};
     static const tess__figure strategies = {
@@ -227,7 +283,7 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
         "The strip at the left is the rank that computes the rows; lines are cuts.",
         "<div class=\"maps\"></div>"};
     tess__markup_print(page, "<h2>Imbalance by layer</h2>\n");
-    tess__page_figure(page, &imbalance);
+    tess__page_figure(page, r->steps > 1 ? &imbalances : &imbalance);
     if (!isnan(r->numbers[0].ms)) {
         tess__markup_print(page, "<h2>Time by layer</h2>\n");
         tess__page_figure(page, &times);
@@ -235,9 +291,11 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
     tess__markup_print(page, "<h2>Strategy by layer</h2>\n");
     tess__page_figure(page, &strategies);
     tess__markup_print(page, "<h2>One layer: <span id=\"strategy\"></span></h2>\n");
-    if (r->details < r->layers)
-        tess__markup_print(page, "<p>Details of the first %lld of %lld layers.</p>\n",
-                           (long long)r->details, (long long)r->layers);
+    if (r->details.each_layer > 1)
+        tess__markup_print(page, "<p>One layer in %d is drawn.</p>\n", r->details.each_layer);
+    else if (r->details.each_step > 1)
+        tess__markup_print(page, "<p>One step in %lld is drawn.</p>\n",
+                           (long long)r->details.each_step);
     tess__markup_print(page, "<div class=\"controls\" id=\"controls\"></div>\n");
     tess__page_figure(page, &before);
     tess__page_figure(page, &after);
@@ -250,15 +308,27 @@ static void add_figures(const tess_plan_report *r, tess__markup *page)
 
 typedef enum { BEFORE, AFTER, TIME } column;
 
-/* [[a layer's number ...] for each step] */
-static void add_numbers(tess__jw *w, const char *key, const tess_plan_report *r, column which)
+/* [[mean, least, most] of each layer over the steps] */
+static void add_column(tess__jw *w, const char *key, const tess_plan_report *r, column which)
 {
-    const layer_numbers *n = r->numbers;
     tess__jw_begin(w, key, '[');
-    for (int64_t step = 0; step < r->steps; step++) {
+    for (int64_t layer = 0; layer < r->info.layers; layer++) {
+        double sum = 0.0, least = (double)NAN, most = (double)NAN;
+        int64_t n = 0;
+        for (int64_t i = layer; i < r->layers; i += r->info.layers) {
+            const layer_numbers *of = &r->numbers[i];
+            const double value = which == AFTER ? of->after : which == BEFORE ? of->before : of->ms;
+            if (isnan(value))
+                continue;
+            n++;
+            sum += value;
+            least = fmin(least, value);
+            most = fmax(most, value);
+        }
         tess__jw_begin(w, NULL, '[');
-        for (int layer = 0; layer < r->info.layers; layer++, n++)
-            tess__jw_real(w, NULL, which == AFTER ? n->after : which == BEFORE ? n->before : n->ms);
+        tess__jw_real(w, NULL, n ? sum / (double)n : (double)NAN);
+        tess__jw_real(w, NULL, least);
+        tess__jw_real(w, NULL, most);
         tess__jw_end(w, ']');
     }
     tess__jw_end(w, ']');
@@ -276,11 +346,15 @@ static void add_data(const tess_plan_report *r, tess__markup *data)
     for (int layer = 0; layer < r->info.layers; layer++)
         tess__jw_int(&w, NULL, r->first_layer + layer);
     tess__jw_end(&w, ']');
-    tess__jw_row_i64(&w, "steps", r->step, (size_t)r->steps);
-    add_numbers(&w, "before", r, BEFORE);
-    add_numbers(&w, "after", r, AFTER);
-    add_numbers(&w, "ms", r, TIME);
-    tess__jw_elements(&w, "details", r->detail.data, r->detail.size);
+    tess__jw_int(&w, "steps", r->steps);
+    tess__jw_begin(&w, "strategies", '[');
+    for (int64_t i = 0; i < r->n_names; i++)
+        tess__jw_text(&w, NULL, r->names[i]);
+    tess__jw_end(&w, ']');
+    add_column(&w, "before", r, BEFORE);
+    add_column(&w, "after", r, AFTER);
+    add_column(&w, "ms", r, TIME);
+    tess__details_write(&r->details, &w);
     tess__jw_end(&w, '}');
 }
 
@@ -295,7 +369,8 @@ tess_status tess_plan_report_write(tess_plan_report *report, const char *path)
     snprintf(title, sizeof title, "Sparse attention%s%.150s on %d ranks",
              r->input.size ? " of " : "", r->input.data ? r->input.data : "", r->info.ranks);
     tess__page_begin(&page, title, 0);
-    tess__page_subtitle(&page, r->strategy);
+    tess__page_subtitle(&page,
+                        r->n_names == 1 ? r->names[0] : "each layer by the strategy that suits it");
     char date[64];
     tess__page_now(date);
     const tess__fact facts[] = {{"input", r->input.data, 0},

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_page.h - what plan_page.c and plan_detail.c share. */
+/* plan_page.h - what plan_page.c, plan_detail.c and plan_details.c share. */
 #ifndef TESS_PLAN_PAGE_H
 #define TESS_PLAN_PAGE_H
 
 #include "report_internal.h"
 
-/* One layer of one step under a plan. */
+/* ---- plan_detail.c: one layer of one step ---------------------------------------------------- */
+
 typedef struct {
     tess_ctx *ctx;
     int64_t step, number; /* number: the layer's in the model */
@@ -20,8 +21,36 @@ typedef struct {
 
 enum { TESS_DETAIL_CELLS = 96 }; /* the most */
 
-/* Adds the layer as a JSON object: head loads, shares, the contiguous loads of ranks, and masks of
- * up to maps heads. */
+/* Adds the layer as a JSON object: shares, the contiguous loads of ranks, and masks of up to `maps`
+ * heads. */
 tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup *text);
+
+/* ---- plan_details.c: the steps and layers that are in the page ------------------------------- */
+
+typedef struct {
+    int64_t step; /* the how many-th that was added */
+    int layer;    /* -1: the step itself */
+    tess__markup text;
+} tess__plan_piece;
+
+/* {.ctx = ctx, .each_step = 1, .each_layer = 1} is a valid empty one. */
+typedef struct {
+    tess_ctx *ctx;
+    tess__plan_piece *pieces; /* ascending by step and layer */
+    int64_t n, room, bytes;
+    int64_t each_step; /* of so many steps, and layers, one is there */
+    int each_layer;
+} tess__plan_details;
+
+int tess__details_wants(const tess__plan_details *d, int64_t step, int layer);
+
+/* Takes the text, a JSON object, over. */
+tess_status tess__details_add(tess__plan_details *d, int64_t step, int layer, tess__markup *text);
+void tess__details_cut(tess__plan_details *d, int64_t n);      /* the first n pieces stay */
+void tess__details_thin(tess__plan_details *d, int64_t bytes); /* to so many, if possible */
+
+/* "shown":[steps],"details":[layers] */
+void tess__details_write(const tess__plan_details *d, tess__jw *w);
+void tess__details_free(tess__plan_details *d);
 
 #endif

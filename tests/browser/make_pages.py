@@ -125,6 +125,10 @@ def main():
             tessera("plan", *arguments, "--html", here / f"{name}.html")
         pages = [here / f"{name}.html" for name in plans]
         tessera("simulate", "gpt-175b-96", "--price", "2.5", "--tokens", "300B", "--html", here / "cost.html")
+        mixture = "g8b4i256f1s0,g2b5i512f1s0,g2b5i1024f1s0,g4b1i2048f1s0,g1b10i256f4s0,g3b1i512f4s0,g8b2i256f85s1,g4b1i512f85s1"
+        tessera("plan", "--clips", mixture, "--ranks", 32, "--cluster", "h100", "--html", here / "mixture.html")
+        tessera("plan", "--clips", mixture, "--ranks", 24, "--steps", 8, "--html", here / "mixture_steps.html")
+        pages += [here / "mixture.html", here / "mixture_steps.html"]
         write_table(here / "runs.csv")
         tessera("validate", here / "runs.csv", "--html", here / "measured.html")
         tessera("simulate", "gpt-175b-96", "--set", "training.global_batch=24", "--slow-rank", "17=1.2", "--html", here / "timeline.html")

@@ -12,7 +12,7 @@ page = json.loads(re.search(r'<script[^>]*application/json[^>]*>(.*?)</script>',
 result = json.load(open("out.json"))
 made, printed = json.load(open("plan.json"))["steps"][-1]["layers"], result["plans"][-1]["layers"]
 for i, (a, b) in enumerate(zip(made, printed)):
-    before, after = page["before"][-1][i], page["after"][-1][i]
+    before, after = page["before"][i][0], page["after"][i][0] # means over one step
     assert a["rho_before"] == b["rho_before"], (a["rho_before"], b["rho_before"])
     assert a["rho_ring"] == b["rho_after"], (a["rho_ring"], b["rho_after"])
     assert (b["rho_before"] is None) == (before is None)

@@ -15,7 +15,13 @@ tessera plan --clips noise.csv --ranks 4 | still
 echo "- json"
 printf 'tokens\n9000\n2000\n2000\n' >few.csv
 tessera plan --clips few.csv --ranks 2 --cluster h100 --json | grep -v '"isa"\|"version"\|"threads"' | still
+echo "- a page"
+tessera plan --clips few.csv --ranks 2 --cluster h100 --html few.html | still
+grep -c '"steps":\[{"step":0,"ranks":\[\[.*\]\]}\]}</script>' few.html
+tessera plan --clips $default --ranks 4 --steps 2 --html code.html --json | grep -c '"summary"'
+grep -o '<title>[^<]*' code.html
 echo "- wrong"
+try --clips few.csv --ranks 2 --html none/few.html
 try --clips g3b16 --ranks 8
 try --clips missing.csv --ranks 8
 try --clips mix.csv --ranks 4 --memory 0.5

@@ -223,8 +223,8 @@ static void the_page_of_a_plan_holds_shares_and_imbalance(void **state)
     assert_non_null(strstr(page, "\"after\":[[1,1,1]],"));
     assert_non_null(strstr(page, "\"shown\":[{\"step\":1,\"strategy\":[0],\"ms\":[null]},"
                                  "{\"step\":5,"));
-    /* Head 0: 2 shares, of rank 0 eleven blocks with a rank's mean (80 20: 4096), of rank 1 the last
-     * one with a third (d5 0a: 1365); heads 1 to 3 whole on ranks 2, 1, 1. */
+    /* Head 0: 2 shares, of rank 0 eleven blocks with a rank's mean (80 20: 4096), of rank 1 the
+     * last one with a third (d5 0a: 1365); heads 1 to 3 whole on ranks 2, 1, 1. */
     assert_non_null(strstr(page, "{\"step\":5,\"layer\":7,\"shares\":"
                                  "\"AgAAC4AgAgAB1QoBBAAMgCABAgAM1QoBAgAM1Qo=\",\"before\":null}"));
     tess_plan_report_destroy(report);

@@ -263,8 +263,8 @@ static const opt arguments[] = {
 
 static opt options[] = {
     {"check", 0, OPT_PATH, offsetof(plan_values, check), "FILE",
-     .help = "with PLAN.json: check it with these masks, or this profile (.csv), and print the "
-             "imbalance they have under the plan"},
+     .help = "with PLAN.json: check it with these masks, or this profile (.csv, or .json with "
+             "--tiles), and print the imbalance they have under the plan"},
     {"density", 0, OPT_PATH, offsetof(plan_values, density), "FILE.csv",
      .help = "a density profile: columns step, layer, head, density; or, with --tiles, windows of "
              "sliding tile attention: {\"step_layer_head\": [3, 3, 5], ...}"},

@@ -64,6 +64,8 @@ typedef struct {
     int layer, layers, heads;
 } plan_input;
 
+int plan_ends_in(const char *path, const char *end);
+
 /* EINVAL where a file given as a plan is another kind of file, with what to do. */
 tess_status plan_check_plan(cli *c, const char *path);
 

@@ -30,6 +30,7 @@ static const char *of_one_clip(const plan_values *v)
     return v->density                   ? "--density"
            : v->mask                    ? "--mask"
            : v->column                  ? "--column"
+           : v->tiles                   ? "--tiles"
            : v->out                     ? "--out"
            : v->tokens                  ? "--tokens"
            : v->reuse                   ? "--reuse"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_input.c - the work of each step: from a density profile, or from a mask, which has one step.
  */
+#include "choices.h"
 #include "cmd_plan.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static int place_of(int64_t number, const int64_t *list, int n)
     return -1;
 }
 
-static int ends_in(const char *path, const char *end)
+int plan_ends_in(const char *path, const char *end)
 {
     const size_t n = strlen(path), m = strlen(end);
     return n > m && strcmp(path + n - m, end) == 0;
@@ -24,14 +25,14 @@ static int ends_in(const char *path, const char *end)
 
 static int is_torch(const char *path)
 {
-    return ends_in(path, ".pt") || ends_in(path, ".pth");
+    return plan_ends_in(path, ".pt") || plan_ends_in(path, ".pth");
 }
 
 tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,
                               tess_profile **profile)
 {
     int tiles[3] = {0};
-    char more;
+    const int windows = plan_ends_in(path, ".json");
     if (v->kept && v->dropped)
         return out_usage(c, "--kept and --dropped exclude each other");
     if (is_torch(path))
@@ -41,11 +42,18 @@ tess_status plan_open_profile(cli *c, const plan_values *v, const char *path,
                          "density'); [print(l, h, float(x), sep=',') for l, r in enumerate(d) for "
                          "h, x in enumerate(r)]\" >densities.csv",
                          path, path);
-    if (v->tiles && (sscanf(v->tiles, "%dx%dx%d%c", &tiles[0], &tiles[1], &tiles[2], &more) != 3 ||
-                     tiles[0] < 1 || tiles[1] < 1 || tiles[2] < 1))
+    if (v->tiles && !choices_cube(v->tiles, tiles))
         return out_usage(c, "--tiles is \"%.40s\", must be frames x rows x columns, such as 5x6x10",
                          v->tiles);
-    if (!v->tiles && ends_in(path, ".json"))
+    if (v->tiles && !windows)
+        return out_usage(c, "--tiles belongs to windows in a .json, and %s is none", path);
+    if (windows && (v->column || v->kept || v->dropped))
+        return out_usage(c, "%s belongs to a table, and %s has windows",
+                         v->column ? "--column"
+                         : v->kept ? "--kept"
+                                   : "--dropped",
+                         path);
+    if (windows && !v->tiles)
         return out_usage(c,
                          "%s has windows of sliding tile attention, needs --tiles TxHxW, the "
                          "tiles of a clip",
@@ -73,21 +81,26 @@ tess_status plan_check_masks(cli *c, const char *option, const char *path)
                          "torch; numpy.save('masks.npy', torch.load('%s').bool().numpy())\"",
                          option, path, path);
     tess_plan *plan = NULL;
-    if (ends_in(path, ".json") && tess_plan_load(c->ctx, path, &plan) == TESS_OK) {
+    if (!plan_ends_in(path, ".json") || plan_ends_in(path, ".index.json")) /* of safetensors */
+        return TESS_OK;
+    if (tess_plan_load(c->ctx, path, &plan) == TESS_OK) {
         tess_plan_destroy(plan);
         return out_usage(c, "%s: %s is a plan, not masks; 'tessera plan %s' prints it", option,
                          path, path);
     }
-    return TESS_OK;
+    return out_usage(c,
+                     "%s: %s is no file of masks; windows of sliding tile attention are a profile, "
+                     "%s %s --tiles TxHxW",
+                     option, path, strcmp(option, "--mask") == 0 ? "--density" : option, path);
 }
 
 tess_status plan_check_plan(cli *c, const char *path)
 {
     if (is_torch(path))
         return plan_check_masks(c, "PLAN.json", path);
-    if (ends_in(path, ".npy") || ends_in(path, ".npz") || ends_in(path, ".csv"))
+    if (plan_ends_in(path, ".npy") || plan_ends_in(path, ".npz") || plan_ends_in(path, ".csv"))
         return out_usage(c, "%s is no plan; 'tessera plan %s %s' makes one from it", path,
-                         ends_in(path, ".csv") ? "--density" : "--mask", path);
+                         plan_ends_in(path, ".csv") ? "--density" : "--mask", path);
     return TESS_OK;
 }
 
@@ -144,9 +157,10 @@ tess_status plan_input_open(cli *c, const plan_values *v, plan_input *in)
                                     : "give --density FILE.csv or --mask FILE.npy");
     if (v->density)
         return open_profile(c, v, in);
-    if (v->column || v->kept || v->dropped || v->step >= 0 || v->opts.union_share > 0)
+    if (v->column || v->tiles || v->kept || v->dropped || v->step >= 0 || v->opts.union_share > 0)
         return out_usage(c, "%s belongs to a profile, needs --density",
                          v->column      ? "--column"
+                         : v->tiles     ? "--tiles"
                          : v->kept      ? "--kept"
                          : v->dropped   ? "--dropped"
                          : v->step >= 0 ? "--step"

@@ -19,12 +19,6 @@ typedef struct {
     tess_profile_view densities;
 } shown;
 
-static int ends_in(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
-
 /* ---- work ------------------------------------------------------------------------------------ */
 
 static tess_status work_of_masks(const shown *s, tess_work **work)
@@ -195,7 +189,9 @@ static tess_status open_all(shown *s)
     TRY(tess_plan_file_open(s->c->ctx, v->file, &s->file));
     TRY(tess_plan_file_query(s->file, &s->v));
     TRY(tess_plan_query(s->v.plan[0], &s->info));
-    if (!v->check || !ends_in(v->check, ".csv"))
+    if (v->tiles && !v->check)
+        return out_usage(s->c, "--tiles belongs to a profile, needs --check");
+    if (!v->check || (!plan_ends_in(v->check, ".csv") && !v->tiles))
         return TESS_OK;
     TRY(plan_open_profile(s->c, v, v->check, &s->profile));
     return tess_profile_query(s->profile, &s->densities);

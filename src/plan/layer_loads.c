@@ -295,11 +295,8 @@ static tess_status count_copies(tess_ctx *ctx, const tess_plan_info *info,
         i = end;
     }
     tess__free(ctx, bits);
-    const double one = (double)info->k_blocks * info->heads;
-    *copies = layer->strategy.ring > 1 ? (double)blocks / one / layer->strategy.ring
-                                       : (double)blocks / one;
-    if (layer->strategy.ring > 1 && layer->head_group)
-        *copies = 1.0;
+    const double one = (double)info->k_blocks * info->heads * layer->strategy.ring;
+    *copies = layer->strategy.ring > 1 && layer->head_group ? 1.0 : (double)blocks / one;
     return TESS_OK;
 }
 

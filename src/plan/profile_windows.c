@@ -12,19 +12,21 @@
 #include "work.h"
 
 #include "file/json.h"
+#include "file/json_write.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 128 }; /* bytes of a line of the table: three numbers of 18 digits, and a density */
+enum { LINE = 3 * 11 + TESS_REAL_TEXT }; /* bytes of a line: three numbers, and a density */
 
-/* The numbers of a name such as 0_12_3. */
+/* The numbers of a name such as 0_12_3: up to 10^9, without zeros before them, so that no two names
+ * mean the same head. */
 static int read_name(const char *name, long long key[3])
 {
     const char *at = name;
     for (int i = 0; i < 3; i++) {
         char *end = NULL;
-        if (*at < '0' || *at > '9' || strlen(at) > 50)
+        if (*at < '0' || *at > '9' || (*at == '0' && at[1] >= '0' && at[1] <= '9'))
             return 0;
         key[i] = strtoll(at, &end, 10);
         if (key[i] > 1000000000 || *end != (i < 2 ? '_' : '\0'))
@@ -50,8 +52,9 @@ static tess_status add_window(const tess__json_node *root, const char *name, con
         TESS_TRY(tess__json_int(tess__json_element(&list, i), 1, 1000000, &window));
         density *= (double)TESS_MIN(window, tiles[i]) / tiles[i];
     }
-    *used += (size_t)snprintf(text + *used, LINE, "%lld,%lld,%lld,%.17g\n", key[0], key[1], key[2],
-                              density);
+    char real[TESS_REAL_TEXT]; /* with a point in every locale */
+    *used += (size_t)snprintf(text + *used, LINE, "%lld,%lld,%lld,%s\n", key[0], key[1], key[2],
+                              tess__real_text(density, 0, real));
     return TESS_OK;
 }
 

@@ -51,12 +51,11 @@ enum { TESS__RATE_STEPS = 5 }; /* whose median counts */
 typedef struct {
     int fixed;       /* 1: given by --cluster or --speeds: speeds are not measured */
     int32_t *speeds; /* (ranks): in force, 1..1000000 */
-    double pair,
-        token;     /* in force: ns of a pair of a head, of a token's other work, both of a layer
-                           on the fastest rank; 0: not measured yet */
-    int adopted;   /* how often they were */
-    int n;         /* steps measured since, the last TESS__RATE_STEPS of which are below */
-    double *speed; /* (TESS__RATE_STEPS, ranks) */
+    double pair;     /* in force: ns of a pair of a head, of a layer on the fastest rank */
+    double token;    /* and of a token's other work; 0: not measured yet */
+    int adopted;     /* how often new ones came into force */
+    int n;           /* steps measured since, the last TESS__RATE_STEPS of which are below */
+    double *speed;   /* (TESS__RATE_STEPS, ranks) */
     double pairs[TESS__RATE_STEPS], tokens[TESS__RATE_STEPS];     /* as pair and token */
     double planned[TESS__RATE_STEPS], measured[TESS__RATE_STEPS]; /* imbalances */
     double *times;  /* (2, ranks): of the step, attention and the rest, ns */

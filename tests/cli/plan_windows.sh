@@ -22,3 +22,14 @@ try a.pt
 try --density a.pt --ranks 2
 try m.npy
 try w.csv
+echo "- windows that a plan is checked with; --tiles alone"
+tessera plan --density w.json --tiles 5x6x10 --ranks 2 --tokens 6400 --out w.plan.json | tail -1
+tessera plan w.plan.json --check w.json --tiles 5x6x10 | tail -1
+try w.plan.json --check w.json
+try w.plan.json --tiles 5x6x10
+try --mask w.json --ranks 2
+try --density w.csv --ranks 2 --tiles 5x6x10
+try --mask m.npy --ranks 2 --tiles 5x6x10
+try --density w.json --ranks 2 --tiles 5x6x10 --kept
+printf '{"0_0_0": [3, 3, 5], "00_0_0": [3, 3, 5]}\n' >bad.json
+try --density bad.json --ranks 2 --tiles 5x6x10

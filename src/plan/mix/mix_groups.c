@@ -37,7 +37,7 @@ void tess_mix_range(int ranks, int nodes, int depth, int rank, int *first, int *
     const int per_node = (ranks + nodes - 1) / nodes;
     *first = 0;
     *end = ranks;
-    for (int i = 0; i<depth && * end - *first> 1; i++) {
+    for (int i = 0; i<depth && * end> * first + 1; i++) {
         const int half = half_of(*first, *end, per_node);
         *first = rank < half ? *first : half;
         *end = rank < half ? half : *end;

@@ -11,7 +11,8 @@ of it. The log must then say that clips are planned anew, with that rank slower 
 --numbers prints what a quiet machine with a core for each rank is to be judged by, and fails where
 steps are no more even after the new plan: the slowest rank's time over the predicted one and over the
 mean, before; the step after the new plan over the ideal one (the step before, times ranks / (ranks -
-1/2)). Other jobs on the cores make all of them useless.
+1/2)). Other jobs on the cores make all of them useless. tests/test_mixture_rates.c asks the same of times
+that are computed in place of measured ones.
 """
 import argparse
 import json

@@ -71,10 +71,12 @@ static tess_status check(const char *who, const tess_cp_opts *o, tess_cp **conte
     TESS_TRY(check_numbers(who, o, ranks));
     TESS_TRY(tess__strategy_parse(who, o->strategy, ranks, strategy));
     if (o->exact && (strategy->ring > 1 || strategy->selective > 1))
-        return tess__invalid(who,
-                             "strategy is \"%.40s\", must leave keys whole with exact: rings and "
-                             "selective layers add in an order of their own",
-                             o->strategy);
+        return tess__invalid(
+            who,
+            "strategy is \"%.40s\", must leave keys whole with exact, as auto, "
+            "refined and fractional do: rings and selective layers add in an order "
+            "of their own",
+            o->strategy);
     if (o->whole_keys && (strategy->ring > 1 || strategy->selective > 1))
         return tess__invalid(who,
                              "strategy is \"%.40s\", must leave keys whole: their selector needs "

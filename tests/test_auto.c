@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_auto.c - no strategy that a caller can ask for is predicted to be faster than auto: every
- * method at every degree, on the shipped clusters, with densities and with masks. */
+ * method at every degree, on the shipped clusters, with densities, random and published, and with
+ * masks. */
 #include "test.h"
 
 #include "plan/strategy_internal.h"
@@ -104,8 +105,35 @@ static void nothing_is_faster_than_auto(void **state)
     assert_true(inside > 20);
 }
 
+/* Wan2.1-14B at 75,600 tokens, where unequal numbers of heads lost to contiguous ones. */
+static void nothing_is_faster_on_published_densities(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"h100", "a800"};
+    static const int ranks[] = {8, 16, 128, 512};
+    tess_profile *profile = NULL;
+    tess_profile_view p;
+    CHECK_OK(tess_profile_open(ctx, PROFILE, NULL, &profile));
+    CHECK_OK(tess_profile_query(profile, &p));
+    for (uint64_t i = 0; i < 24; i++) {
+        tess_cluster *cluster = NULL;
+        tess_work *work = NULL;
+        const int layer = (int)(i / 8) * (p.layers - 1) / 2;
+        CHECK_OK(tess_work_from_density(ctx, p.density + (int64_t)layer * p.heads, 1, p.heads,
+                                        75600, 64, &work));
+        CHECK_OK(tess_cluster_load(ctx, names[i / 4 % 2], &cluster));
+        check_none_is_faster(i, work, cluster,
+                             &(tess_plan_opts){TESS_PLAN_OPTS_DEFAULTS, .ranks = ranks[i % 4],
+                                               .pass = (tess_plan_pass)(i / 2 % 2)});
+        tess_cluster_destroy(cluster);
+        tess_work_destroy(work);
+    }
+    tess_profile_close(profile);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nothing_is_faster_than_auto),
+    cmocka_unit_test(nothing_is_faster_on_published_densities),
 };
 
 RUN_TESTS_WITH(tests, make_world, drop_world)

@@ -297,18 +297,18 @@ static void the_page_of_a_mixture_holds_ranks_and_sizes(void **state)
     assert_non_null(strstr(page, "<h1>Clips of several sizes on 2 ranks</h1>"));
     assert_non_null(strstr(page, "<dt>input</dt><dd>&lt;mix&gt;.csv</dd>"));
     assert_non_null(strstr(page, "<b>1</b><span>clips cut</span>"));
-    assert_non_null(strstr(page, "{\"timed\":0,\"sizes\":[[600,1,1],[100,4,0]],"));
+    assert_non_null(strstr(page, "{\"timed\":0,\"sizes\":[[600,600,1,1],[100,100,4,0]],"));
     tess_mix_view v;
     CHECK_OK(tess_mix_plan_query(plan, &v));
     for (int rank = 0; rank < 2; rank++) {
-        int64_t whole = 0, tokens[2] = {0};
+        int64_t whole = 0, tokens = 0;
         char text[128];
         for (int64_t i = v.first[rank]; i < v.first[rank + 1]; i++) {
             whole += v.parts[i].clip > 0;
-            tokens[v.parts[i].clip > 0] += v.parts[i].token_end - v.parts[i].token_begin;
+            tokens += v.parts[i].clip > 0 ? 0 : v.parts[i].token_end - v.parts[i].token_begin;
         }
-        snprintf(text, sizeof text, whole ? ",[0,0,%lld,1,%lld,%lld]]" : ",[0,0,%lld]]",
-                 (long long)tokens[0], (long long)whole, (long long)tokens[1]);
+        snprintf(text, sizeof text, whole ? ",[0,0,0,%lld,1,%lld,%lld,0]]" : ",[0,0,0,%lld]]",
+                 (long long)tokens, (long long)whole, (long long)(100 * whole));
         assert_non_null(strstr(page, text));
     }
     CHECK_FAILS(tess_mix_report_write(ctx, plan, clips, 4, NULL, "page.html"), TESS_EINVAL,
@@ -316,7 +316,34 @@ static void the_page_of_a_mixture_holds_ranks_and_sizes(void **state)
     tess_mix_plan_destroy(plan);
 }
 
+/* 40,000 clips of as many sizes on 2,000 ranks: runs of sizes, and as many ranks as fit in 2 MB. */
+static void the_page_of_many_sizes_is_thinned(void **state)
+{
+    (void)state;
+    enum { CLIPS = 40000 };
+    tess_mix_clip *clips = calloc(CLIPS, sizeof *clips);
+    tess_mix_plan *plan = NULL;
+    tess_mix_opts opts = TESS_MIX_OPTS_INIT;
+    assert_non_null(clips);
+    for (int i = 0; i < CLIPS; i++)
+        clips[i] = (tess_mix_clip){.tokens = 1 + i, .density = 0.5, .drawn_by = -1};
+    opts.ranks = 2000;
+    opts.steps = 2;
+    opts.whole_clips = 1;
+    CHECK_OK(tess_mix_plan_create(ctx, clips, CLIPS, NULL, &opts, &plan));
+    CHECK_OK(tess_mix_report_write(ctx, plan, clips, CLIPS, NULL, "page.html"));
+    const char *page = page_text("page.html");
+    assert_in_range(strlen(page), 100000, 2000000);
+    assert_non_null(strstr(page, "<p>One rank in 2 is drawn.</p>"));
+    assert_non_null(
+        strstr(page, "{\"timed\":0,\"sizes\":[[37501,40000,2500,0],[35001,37500,2500,0],"));
+    assert_non_null(strstr(page, ",[1,2500,2500,0]],\"before\":[[0,"));
+    tess_mix_plan_destroy(plan);
+    free(clips);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_page_of_many_sizes_is_thinned),
     cmocka_unit_test(the_page_of_a_plan_holds_shares_and_imbalance),
     cmocka_unit_test(the_page_of_a_large_plan_is_thinned),
     cmocka_unit_test(the_page_of_a_mixture_holds_ranks_and_sizes),

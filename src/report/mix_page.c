@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mix_page.c - the page of a mixture plan: imbalance by step, and what each rank of a step has.
  *
- *   {"timed":1,"sizes":[[tokens,clips,cut clips],..],"before":[..],"after":[..],"ms":[..] by step,
- *    "steps":[{"step":..,"ranks":[[compute,exchange,memory,[size,whole clips,tokens,..]],..]},..]}
+ *   {"timed":1,"sizes":[[least tokens,most,clips,cut clips],..],"before":[[step,..],..],"after":..,
+ *    "steps":[{"step":..,"ranks":[[compute,exchange,memory,[size,clips,tokens,cut,..]],..]},..]}
  *
- * A size is a number of tokens; sizes descend. A rank's list has its tokens by size, three numbers
- * each: whole clips, and the tokens of these and of parts. Cost: O(parts log sizes).
+ * A size is a number of tokens, or a run of them where there are more than SIZES; sizes descend. A
+ * rank's list has four numbers for each size that it has: whole clips, their tokens, and those of
+ * parts. Cost: O(parts log clips).
  */
 #include "assets.h"
 #include "report_internal.h"
@@ -14,20 +15,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_SHOWN = 1024, ROWS_SHOWN = 1 << 14, POINTS_SHOWN = 1024 };
+enum {
+    SIZES = 16,
+    POINTS_SHOWN = 1024,   /* steps of a line */
+    RANKS_SHOWN = 1024,    /* of a step */
+    STEPS_BYTES = 3 << 19, /* of all steps that are drawn, at most */
+    RANK_BYTES = 48,       /* of a rank without its sizes */
+    SIZE_BYTES = 30
+};
 
 typedef struct {
-    int64_t tokens, clips, cut;
+    int64_t least, most; /* tokens */
+    int64_t clips, cut;
 } size_row;
+
+typedef struct {
+    int64_t clips, tokens, cut;
+} of_size;
 
 typedef struct {
     tess_ctx *ctx;
     const tess_mix_clip *clips;
     int64_t n;
     tess_mix_view v;
-    size_row *sizes; /* (n_sizes), descending */
-    int64_t n_sizes;
-    int64_t *whole, *tokens; /* (n_sizes): of one rank */
+    size_row sizes[SIZES]; /* (n_sizes), descending */
+    int n_sizes;
+    of_size of[SIZES]; /* of one rank */
     int each_rank, each_step;
 } mix_page;
 
@@ -35,21 +48,21 @@ typedef struct {
 
 static int descending(const void *a, const void *b)
 {
-    const size_row *x = a, *y = b;
-    return (x->tokens < y->tokens) - (x->tokens > y->tokens);
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
 }
 
-static int64_t size_of(const mix_page *p, int64_t clip)
+static size_row *size_of(mix_page *p, int64_t clip)
 {
-    int64_t low = 0, high = p->n_sizes;
+    int low = 0, high = p->n_sizes;
     while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (p->sizes[middle].tokens >= p->clips[clip].tokens)
+        const int middle = (low + high) / 2;
+        if (p->sizes[middle].most >= p->clips[clip].tokens)
             low = middle;
         else
             high = middle;
     }
-    return low;
+    return &p->sizes[low];
 }
 
 static int is_whole(const mix_page *p, const tess_mix_part *part)
@@ -57,89 +70,109 @@ static int is_whole(const mix_page *p, const tess_mix_part *part)
     return part->token_begin == 0 && part->token_end == p->clips[part->clip].tokens;
 }
 
-static tess_status list_sizes(mix_page *p, tess__arena *arena)
+/* The sizes of all clips, in runs of equal length where there are too many. */
+static tess_status list_sizes(mix_page *p)
 {
-    p->sizes = TESS_TAKE(arena, (size_t)p->n * sizeof *p->sizes);
+    int64_t n = 0;
+    int64_t *list = TESS_ALLOC(p->ctx, tess__bytes((size_t)p->n, sizeof *list));
     for (int64_t i = 0; i < p->n; i++)
-        p->sizes[i] = (size_row){.tokens = p->clips[i].tokens};
-    qsort(p->sizes, (size_t)p->n, sizeof *p->sizes, descending);
+        list[i] = p->clips[i].tokens;
+    qsort(list, (size_t)p->n, sizeof *list, descending);
     for (int64_t i = 0; i < p->n; i++)
-        if (i == 0 || p->sizes[i].tokens != p->sizes[p->n_sizes - 1].tokens)
-            p->sizes[p->n_sizes++] = p->sizes[i];
+        if (i == 0 || list[i] != list[n - 1])
+            list[n++] = list[i];
+    p->n_sizes = (int)TESS_MIN(n, SIZES);
+    for (int64_t i = 0; i < p->n_sizes; i++)
+        p->sizes[i] = (size_row){.most = list[i * n / p->n_sizes],
+                                 .least = list[(i + 1) * n / p->n_sizes - 1]};
+    tess__free(p->ctx, list);
     for (int64_t i = 0; i < p->n; i++)
-        p->sizes[size_of(p, i)].clips++;
+        size_of(p, i)->clips++;
     for (int64_t i = 0; i < p->v.n_parts; i++) { /* once a clip: at its first token */
         const tess_mix_part *part = &p->v.parts[i];
         const int begins = part->token_begin == 0 && part->token_end > 0;
-        p->sizes[size_of(p, part->clip)].cut += begins && !is_whole(p, part);
+        size_of(p, part->clip)->cut += begins && !is_whole(p, part);
     }
-    p->whole = TESS_TAKE(arena, (size_t)p->n_sizes * sizeof *p->whole);
-    p->tokens = TESS_TAKE(arena, (size_t)p->n_sizes * sizeof *p->tokens);
     return TESS_OK;
+}
+
+/* Which ranks and steps are drawn. */
+static void choose(mix_page *p)
+{
+    const int ranks = p->v.ranks;
+    int64_t parts = 0, bytes;
+    for (int step = 0; step < p->v.steps; step++) {
+        const int64_t *first = p->v.first + (int64_t)step * ranks;
+        parts = TESS_MAX(parts, first[ranks] - first[0]);
+    }
+    p->each_rank = (ranks + RANKS_SHOWN - 1) / RANKS_SHOWN;
+    while ((bytes = (RANK_BYTES * (int64_t)ranks + SIZE_BYTES * parts) / p->each_rank) >
+               STEPS_BYTES &&
+           p->each_rank < ranks)
+        p->each_rank *= 2;
+    const int64_t shown = TESS_MAX(STEPS_BYTES / bytes, 1);
+    p->each_step = (int)((p->v.steps + shown - 1) / shown);
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-static void add_rank(const mix_page *p, int step, int rank, tess__jw *w)
+static void add_rank(mix_page *p, int step, int rank, tess__jw *w)
 {
     const int64_t at = (int64_t)step * p->v.ranks + rank;
     const tess_mix_rank *r = &p->v.rank[at];
-    memset(p->whole, 0, (size_t)p->n_sizes * sizeof *p->whole);
-    memset(p->tokens, 0, (size_t)p->n_sizes * sizeof *p->tokens);
+    memset(p->of, 0, sizeof p->of);
     for (int64_t i = p->v.first[at]; i < p->v.first[at + 1]; i++) {
         const tess_mix_part *part = &p->v.parts[i];
-        const int64_t size = size_of(p, part->clip);
-        p->whole[size] += is_whole(p, part);
-        p->tokens[size] += part->token_end - part->token_begin;
+        of_size *of = &p->of[size_of(p, part->clip) - p->sizes];
+        const int64_t tokens = part->token_end - part->token_begin;
+        const int whole = is_whole(p, part);
+        of->clips += whole;
+        of->tokens += whole ? tokens : 0;
+        of->cut += whole ? 0 : tokens;
     }
     tess__jw_begin(w, NULL, '[');
     tess__jw_real(w, NULL, r->compute);
     tess__jw_int(w, NULL, r->exchange);
     tess__jw_int(w, NULL, r->memory);
     tess__jw_begin(w, NULL, '[');
-    for (int64_t i = 0; i < p->n_sizes; i++)
-        if (p->tokens[i]) {
+    for (int i = 0; i < p->n_sizes; i++)
+        if (p->of[i].tokens + p->of[i].cut > 0) {
             tess__jw_int(w, NULL, i);
-            tess__jw_int(w, NULL, p->whole[i]);
-            tess__jw_int(w, NULL, p->tokens[i]);
+            tess__jw_int(w, NULL, p->of[i].clips);
+            tess__jw_int(w, NULL, p->of[i].tokens);
+            tess__jw_int(w, NULL, p->of[i].cut);
         }
     tess__jw_end(w, ']');
     tess__jw_end(w, ']');
 }
 
-typedef enum { BEFORE, AFTER, TIME } column;
-
-static void add_column(const mix_page *p, const char *key, column which, tess__jw *w)
+/* [[step, imbalance], ..] */
+static void add_imbalance(const mix_page *p, const char *key, int before, tess__jw *w)
 {
     const int each = (p->v.steps + POINTS_SHOWN - 1) / POINTS_SHOWN;
     tess__jw_begin(w, key, '[');
     for (int i = 0; i < p->v.steps; i += each) {
-        const tess_mix_step *s = &p->v.step[i];
         tess__jw_begin(w, NULL, '[');
         tess__jw_int(w, NULL, i);
-        tess__jw_real(w, NULL,
-                      which == BEFORE  ? s->rho_before
-                      : which == AFTER ? s->rho
-                                       : s->time / 1e6);
+        tess__jw_real(w, NULL, before ? p->v.step[i].rho_before : p->v.step[i].rho);
         tess__jw_end(w, ']');
     }
     tess__jw_end(w, ']');
 }
 
-static tess_status add_data(const mix_page *p, int timed, tess__markup *text)
+static tess_status add_data(mix_page *p, int timed, tess__markup *text)
 {
     tess__jw w = tess__markup_json(text, 5);
     tess__jw_begin(&w, NULL, '{');
     tess__jw_int(&w, "timed", timed);
     tess__jw_begin(&w, "sizes", '[');
-    for (int64_t i = 0; i < p->n_sizes; i++)
-        tess__jw_row_i64(&w, NULL,
-                         (int64_t[]){p->sizes[i].tokens, p->sizes[i].clips, p->sizes[i].cut}, 3);
+    for (int i = 0; i < p->n_sizes; i++) {
+        const size_row *s = &p->sizes[i];
+        tess__jw_row_i64(&w, NULL, (int64_t[]){s->least, s->most, s->clips, s->cut}, 4);
+    }
     tess__jw_end(&w, ']');
-    add_column(p, "before", BEFORE, &w);
-    add_column(p, "after", AFTER, &w);
-    if (timed)
-        add_column(p, "ms", TIME, &w);
+    add_imbalance(p, "before", 1, &w);
+    add_imbalance(p, "after", 0, &w);
     tess__jw_int(&w, "each_rank", p->each_rank);
     tess__jw_begin(&w, "steps", '[');
     for (int step = 0; step < p->v.steps; step += p->each_step) {
@@ -208,7 +241,7 @@ static void add_figures(const mix_page *p, int timed, tess__markup *page)
     tess__markup_print(page, "<div class=\"controls\" id=\"controls\"></div>\n");
     tess__figure of = times;
     of.caption = timed ? "Predicted time of each rank: its own work, and exchanges of cut clips."
-                       : "Work of each rank over its speed, in FLOP of the fastest one.";
+                       : "Work of each rank over its speed, in TFLOP of the fastest one.";
     tess__page_figure(page, &of);
     tess__page_figure(page, &tokens);
     tess__page_figure(page, &memory);
@@ -245,17 +278,11 @@ tess_status tess_mix_report_write(tess_ctx *ctx, const tess_mix_plan *plan,
     TESS_REQUIRE(ctx, plan, clips, path);
     static const tess_mix_report_opts none;
     mix_page p = {.ctx = ctx, .clips = clips, .n = n};
-    tess__arena arena = {.ctx = ctx};
     TESS_TRY(tess_mix_plan_query(plan, &p.v));
     if (n != p.v.clips)
         return tess__invalid(__func__, "n is %lld, must be %lld, the clips of the plan",
                              (long long)n, (long long)p.v.clips);
-    p.each_rank = (p.v.ranks + RANKS_SHOWN - 1) / RANKS_SHOWN;
-    const int shown = TESS_MAX(ROWS_SHOWN / TESS_MIN(p.v.ranks, RANKS_SHOWN), 1);
-    p.each_step = (p.v.steps + shown - 1) / shown;
-    tess_status status = list_sizes(&p, &arena);
-    if (status == TESS_OK)
-        status = write_page(&p, opts ? opts : &none, path);
-    tess__arena_free(&arena);
-    return status;
+    TESS_TRY(list_sizes(&p));
+    choose(&p);
+    return write_page(&p, opts ? opts : &none, path);
 }

@@ -1,7 +1,7 @@
 // mix.js - the page of a mixture plan: imbalance by step, sizes of clips, what each rank of a step has.
 "use strict";
 const find = (id) => document.getElementById(id);
-const sizeName = ([tokens]) => `${short(tokens)} tokens`;
+const sizeName = ([least, most]) => (least === most ? `${short(most)} tokens` : `${short(least)} to ${short(most)} tokens`);
 
 function drawImbalance() {
   if (!find("imbalance")) return;
@@ -10,39 +10,36 @@ function drawImbalance() {
   lines(find("imbalance"), { label: "imbalance by step", x: "step", y: "imbalance: slowest rank / mean", series, low: 1, high: Math.max(high * 1.02, 1.01) });
 }
 
-// The longest sizes, and one line for the others.
 function drawSizes() {
-  const table = find("sizes").querySelector("table"), rows = data.sizes.slice(0, 24), rest = data.sizes.slice(24);
+  const table = find("sizes").querySelector("table");
   table.replaceChildren();
-  const head = element("tr", {}, table);
-  for (const name of ["tokens", "clips", "cut"]) element("th", {}, head, name);
-  const line = (cells) => { const row = element("tr", {}, table); cells.forEach((cell) => element("td", {}, row, String(cell))); };
-  rows.forEach(line);
-  if (rest.length) line([`${rest.length} shorter sizes`, rest.reduce((sum, s) => sum + s[1], 0), rest.reduce((sum, s) => sum + s[2], 0)]);
+  const line = (tag, cells) => { const row = element("tr", {}, table); cells.forEach((cell) => element(tag, {}, row, String(cell))); };
+  line("th", ["tokens", "clips", "cut"]);
+  for (const [least, most, clips, cut] of data.sizes) line("td", [least === most ? most : `${least}-${most}`, clips, cut]);
 }
 
 function drawTimes(ranks) {
-  const mean = ranks.reduce((sum, r) => sum + r[0] + r[1], 0) / ranks.length || 1, unit = data.timed ? 1e6 : 1;
+  const mean = ranks.reduce((sum, r) => sum + r[0] + r[1], 0) / ranks.length || 1, unit = data.timed ? 1e6 : 1e12, name = data.timed ? "ms" : "TFLOP";
   const kinds = [{ name: "own work", colour: "var(--after)" }, { name: "exchanges of cut clips", colour: "var(--warn)" }];
   const list = ranks.map((r, i) => ({ label: i * data.each_rank, parts: kinds.map((kind, k) => ({
-    value: r[k] / unit, colour: kind.colour, title: `rank ${i * data.each_rank}: ${short(r[k] / unit)}${data.timed ? " ms" : " FLOP"}, ${kind.name}` })) }));
-  bars(find("times"), { label: "time of each rank", x: "rank", y: data.timed ? "ms; mean dashed" : "FLOP; mean dashed", bars: list, mean: mean / unit });
+    value: r[k] / unit, colour: kind.colour, title: `rank ${i * data.each_rank}: ${short(r[k] / unit)} ${name}, ${kind.name}` })) }));
+  bars(find("times"), { label: "time of each rank", x: "rank", y: `${name}; mean dashed`, bars: list, mean: mean / unit });
   if (data.timed) legend(find("times"), kinds);
 }
 
 function drawTokens(ranks) {
   const list = ranks.map((r, i) => ({ label: i * data.each_rank, parts: [] })), there = new Set();
   ranks.forEach((r, i) => {
-    for (let k = 0; k < r[3].length; k += 3) {
-      const [size, whole, tokens] = r[3].slice(k, k + 3), cut = tokens - whole * data.sizes[size][0];
-      const said = [whole ? `${whole} of ${sizeName(data.sizes[size])}` : "", cut ? `${short(cut)} tokens of cut ones of ${short(data.sizes[size][0])}` : ""];
+    for (let k = 0; k < r[3].length; k += 4) {
+      const [size, whole, tokens, cut] = r[3].slice(k, k + 4), name = sizeName(data.sizes[size]);
+      const said = [whole ? `${whole} of ${name}` : "", cut ? `${short(cut)} tokens of cut ones of ${name}` : ""];
       there.add(size);
-      list[i].parts.push({ value: tokens, colour: colour(size), title: `rank ${i * data.each_rank}: ${said.filter((s) => s).join(", ")}` });
+      list[i].parts.push({ value: tokens + cut, colour: colour(size), title: `rank ${i * data.each_rank}: ${said.filter((s) => s).join(", ")}` });
     }
   });
   bars(find("tokens"), { label: "tokens of each rank by size of clips", x: "rank", y: "tokens", bars: list });
   const names = [...there].sort((a, b) => a - b);
-  legend(find("tokens"), names.slice(0, 12).map((size) => ({ name: sizeName(data.sizes[size]), colour: colour(size) })));
+  legend(find("tokens"), names.map((size) => ({ name: sizeName(data.sizes[size]), colour: colour(size) })));
 }
 
 function drawMemory(ranks) {

@@ -100,17 +100,16 @@ static tess_status list_sizes(mix_page *p)
 static void choose(mix_page *p)
 {
     const int ranks = p->v.ranks;
-    int64_t parts = 0, bytes;
+    int64_t parts = 0; /* of a step, at most */
     for (int step = 0; step < p->v.steps; step++) {
         const int64_t *first = p->v.first + (int64_t)step * ranks;
         parts = TESS_MAX(parts, first[ranks] - first[0]);
     }
     p->each_rank = (ranks + RANKS_SHOWN - 1) / RANKS_SHOWN;
-    while ((bytes = (RANK_BYTES * (int64_t)ranks + SIZE_BYTES * parts) / p->each_rank) >
-               STEPS_BYTES &&
-           p->each_rank < ranks)
+    const int64_t bytes = RANK_BYTES * (int64_t)ranks + SIZE_BYTES * parts; /* of all ranks */
+    while (bytes / p->each_rank > STEPS_BYTES && p->each_rank < ranks)
         p->each_rank *= 2;
-    const int64_t shown = TESS_MAX(STEPS_BYTES / bytes, 1);
+    const int64_t shown = TESS_MAX(STEPS_BYTES * (int64_t)p->each_rank / bytes, 1);
     p->each_step = (int)((p->v.steps + shown - 1) / shown);
 }
 

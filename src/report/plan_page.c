@@ -204,7 +204,8 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
               report->number_room);
     if (!report->steps)
         report->info = info;
-    const int64_t numbers = report->layers, pieces = report->details.n;
+    const int64_t numbers = report->layers, pieces = report->details.n, names = report->n_names;
+    const int masks = report->masks;
     tess_status status = TESS_OK;
     for (int layer = 0; layer < info.layers && !status; layer++)
         status = add_numbers(report, plan, work, layer);
@@ -214,6 +215,8 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
         status = add_layer(report, step, plan, work, &shape, layer);
     if (status) { /* without a trace of this step */
         report->layers = numbers;
+        report->n_names = names;
+        report->masks = masks;
         tess__details_cut(&report->details, pieces);
         return status;
     }

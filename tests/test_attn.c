@@ -15,6 +15,7 @@ static const problem problems[] = {
     PROBLEM(2, 3, 72, 97, 193, .token_major = 1), /* a head_dim no panel divides */
     PROBLEM(1, 2, 128, 200, 200, .token_major = 1, .bf16 = 1, .dlse = 1), /* bf16 storage */
     PROBLEM(1, 1, 256, 65, 130),                                          /* the largest head_dim */
+    PROBLEM(1, 1, 72, 9 * TESS_TILE_DENSE_MOST - 1, 110, .dlse = 1),      /* the largest tiles */
     PROBLEM(1, 1, 40, 50, 0),                                             /* no keys */
     PROBLEM(1, 1, 40, 0, 50),                                             /* no queries */
 };
@@ -41,8 +42,9 @@ static void every_number_of_threads_gives_the_same_bits(void **state)
 static void a_full_list_gives_the_bits_of_dense_attention(void **state)
 {
     tess_ctx *ctx = *state;
-    static const problem dense = PROBLEM(1, 2, 64, 200, 300);
-    static const int32_t groups[] = {200, 64, 1}, units[] = {300, 32, 1};
+    enum { QUERIES = 9 * TESS_TILE_DENSE_MOST - 1 }; /* so that dense tiles are the largest */
+    static const problem dense = PROBLEM(1, 2, 64, QUERIES, 300);
+    static const int32_t groups[] = {QUERIES, 64, 1}, units[] = {300, 32, 1};
     setting d = make(ctx, &dense);
     run(ctx, &d);
     for (int i = 0; i < 3; i++) {
@@ -53,8 +55,8 @@ static void a_full_list_gives_the_bits_of_dense_attention(void **state)
         full.density = 1.0;
         setting f = make(ctx, &full);
         run(ctx, &f);
-        assert_memory_equal(d.o, f.o, 2 * 200 * 64 * sizeof(float));
-        assert_memory_equal(d.lse, f.lse, 2 * 200 * sizeof(float));
+        assert_memory_equal(d.o, f.o, 2 * QUERIES * 64 * sizeof(float));
+        assert_memory_equal(d.lse, f.lse, 2 * QUERIES * sizeof(float));
         drop(&f);
     }
     drop(&d);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.c - attention objects, and the forward pass over all threads.
  *
- * The work is cut into tiles of queries: a group of the selection, or part of one, or TILE_DENSE
+ * The work is cut into tiles of queries: a group of the selection, or part of one, or tile_dense
  * rows when there is none. A tile is computed whole by one thread, tiles are handed out one by one,
  * so uneven heads and rows load all threads evenly and the bits do not depend on who computed what.
  *
- * Memory: one tess__attn_scratch per thread, 3.8 KiB per element of head_dim and 133 KiB (0.6 MiB
+ * Memory: one tess__attn_scratch per thread, 4.6 KiB per element of head_dim and 200 KiB (0.8 MiB
  * at head_dim 128), and 512 bytes per head.
  */
 #include "bf16_attention.h"
@@ -17,8 +17,9 @@
 #include <string.h>
 
 enum {
-    TILE_DENSE = 96, /* divides by every register block */
+    TILE_FEW = 96, /* divides by every register block */
     TILE_BF16 = TESS_BF16_TILE,
+    TILES_LEAST = 8, /* of a head, before tiles are as large as the instruction set likes them */
 };
 
 /* ---- creation ------------------------------------------------------------------------------ */
@@ -47,8 +48,8 @@ typedef struct {
 
 static void list_pieces(tess__attn_scratch *w, int dim, piece pieces[PIECES])
 {
-    const size_t wide = (size_t)tess__wide(dim) * sizeof(float), tile = TESS_TILE * wide;
-    const size_t chunk = TESS_CHUNK * wide, row = TESS_TILE * sizeof(float);
+    const size_t wide = (size_t)tess__wide(dim) * sizeof(float), tile = TESS_TILE_DENSE_MOST * wide;
+    const size_t chunk = TESS_CHUNK * wide, row = TESS_TILE_DENSE_MOST * sizeof(float);
     const size_t scores = (TESS_CHUNK + TESS_SPARE) * TESS_SCORE_LD * sizeof(float);
     const size_t pointers = (TESS_CHUNK + TESS_SPARE) * sizeof(float *);
     const piece all[PIECES] = {
@@ -58,7 +59,7 @@ static void list_pieces(tess__attn_scratch *w, int dim, piece pieces[PIECES])
         {(void **)&w->gn, tile},
         {(void **)&w->st, scores},
         {(void **)&w->dt, scores},
-        {(void **)&w->panel, chunk},
+        {(void **)&w->panel, TESS_CHUNK * TESS_PANEL_MOST * sizeof(float)},
         {(void **)&w->acc, tile + TESS_SPARE * wide},
         {(void **)&w->kf, chunk},
         {(void **)&w->vf, chunk},
@@ -263,9 +264,13 @@ tess_status tess__attn_check_output(const char *who, const char *name, const tes
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
+/* Not by the number of heads: --exact-ranks computes any of them apart with the same bits. */
 static int tile_dense(const tess_attn *attn)
 {
-    return attn->bf16 ? TILE_BF16 : TILE_DENSE;
+    const int most = attn->ctx->kernels->tile_dense;
+    if (attn->bf16)
+        return TILE_BF16;
+    return attn->shape.tokens_q >= (int64_t)TILES_LEAST * most ? most : TILE_FEW;
 }
 
 int64_t tess__tile_count(const tess_attn *attn, const tess_selection *sel)

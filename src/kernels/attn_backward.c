@@ -38,7 +38,7 @@ static void prepare(const tess__attn_bwd *job, tess__attn_scratch *w)
     const float *q0 = t->q.data;
     pack_gathered(w->qt, q0, t->q.stride, t->rows, t->n, t->dim, t->scale * (float)M_LOG2E, w->qn);
     pack_gathered(w->gt, job->dout, job->stride_dout, t->rows, t->n, t->dim, 1.0f, w->gn);
-    const float *rows[TESS_TILE];
+    const float *rows[TESS_TILE_DENSE_MOST];
     for (int q = 0; q < t->n; q++)
         rows[q] = q0 + tess__query_row(t, q) * t->q.stride;
     pack_rows(w->qn, rows, t->n, t->dim, t->scale);
@@ -175,8 +175,7 @@ static void gradient_pointers(const tess__attn_bwd *job, tess__attn_scratch *w, 
 /* dQ, without the scale, gets what the n keys to which w->kp points give. */
 static void add_queries(const tess__attn_tile *t, const float *ds, tess__attn_scratch *w, int n)
 {
-    pack_rows(w->panel, w->kp, n, t->dim, 1.0f);
-    gemm_output(w->acc, ds, n, w->panel, t->n, t->dim);
+    gemm_output(w->acc, ds, n, w->kp, w->panel, t->n, t->dim);
 }
 
 /* Writes the tile's rows of dq and its weights (2, clusters, n), and adds to given (clusters, 2,

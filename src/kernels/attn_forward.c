@@ -6,7 +6,7 @@
  * Scores are kept by key: S[i][q] is key i of the chunk and query q of the tile. So a key's row is
  * only ever broadcast from where it lies (no gather, no transpose of K), the softmax runs down the
  * columns without a horizontal operation, and P is already the operand that the second product
- * broadcasts. V's rows are copied into panels chunk by chunk, which costs one copy per n queries.
+ * broadcasts. V's rows are copied into panels, one at a time, which costs one copy per n queries.
  * The softmax is the online one: m and l are the running maximum and sum of each query, and O is
  * rescaled when m grows. A tile that sees no key gets O = 0 and lse = -inf.
  *
@@ -116,8 +116,7 @@ static void take_keys(const tess__attn_tile *t, tess__attn_scratch *w, int n, in
         }
     softmax(t, w, n);
     rescale(t, w);
-    pack_rows(w->panel, w->vp, n, t->dim, 1.0f);
-    gemm_output(w->acc, w->st, n, w->panel, t->n, t->dim);
+    gemm_output(w->acc, w->st, n, w->vp, w->panel, t->n, t->dim);
 }
 
 /* The list in the order of clusters, and then a virtual key for each. */

@@ -12,13 +12,15 @@
 #include <stdint.h>
 
 enum {
-    TESS_TILE = 128, /* queries of a tile at most: a multiple of every NR */
+    TESS_TILE = 128,            /* queries of a tile of a group at most: a multiple of every NR */
+    TESS_TILE_DENSE_MOST = 192, /* and of dense attention, on any instruction set */
+    TESS_PANEL_MOST = 32,       /* columns of a panel, on any instruction set */
     TESS_CHUNK =
         96, /* key rows taken at a time: a multiple of every MR; 192 leaves L2 at D = 128 */
     TESS_SPARE = 16, /* rows and columns past the end that a register block may touch */
     /* Floats between two rows of scores; no power of two, so that rows fall into different sets of
      * the cache. */
-    TESS_SCORE_LD = TESS_TILE + TESS_SPARE,
+    TESS_SCORE_LD = TESS_TILE_DENSE_MOST + TESS_SPARE,
     TESS_DIM_MAX = 256,
     TESS_CLUSTERS_MAX = 64,      /* virtual keys of a group: fewer than a chunk */
     TESS_SORT = 20 * TESS_CHUNK, /* listed rows that are brought into the order of clusters */
@@ -27,7 +29,7 @@ enum {
 /* Floats between two rows of a tile's output or dq: head_dim rounded up to the widest panel. */
 static inline int tess__wide(int dim)
 {
-    return (dim + 31) / 32 * 32;
+    return (dim + TESS_PANEL_MOST - 1) / TESS_PANEL_MOST * TESS_PANEL_MOST;
 }
 
 /* Rows of one head: row i begins stride elements after row i - 1. */
@@ -50,17 +52,17 @@ typedef struct {
     int64_t unit, row;
 } tess__key_cursor;
 
-/* One thread's memory. Sizes in floats behind each name; D is tess__wide(head_dim). */
+/* One thread's memory. Sizes in floats behind each name; D is tess__wide(head_dim), TILE is
+ * TESS_TILE_DENSE_MOST. */
 typedef struct {
-    float *qt, *gt; /* TESS_TILE * D: panels of the queries' (and dout's) transpose */
-    float *qn, *gn; /* TESS_TILE * D: panels of their rows (backward) */
+    float *qt, *gt; /* TILE * D: panels of the queries' (and dout's) transpose */
+    float *qn, *gn; /* TILE * D: panels of their rows (backward) */
     float *st, *dt; /* (TESS_CHUNK + SPARE) * SCORE_LD: scores by key and query; their gradient */
-    float *panel;   /* TESS_CHUNK * D: panels of v's rows (backward: k's) */
-    float *acc;     /* (TESS_TILE + SPARE) * D: output (backward: dq) of the tile */
+    float *panel;   /* TESS_CHUNK * TESS_PANEL_MOST: a panel of v's rows (backward: k's) */
+    float *acc;     /* (TILE + SPARE) * D: output (backward: dq) of the tile */
     float *kf, *vf; /* TESS_CHUNK * D: rows widened from bf16 */
-    float *m, *l,
-        *top;     /* TESS_TILE: running maximum, sum, the chunk's maximum (backward: lse, delta) */
-    float *spare; /* D: where rows past the end are written */
+    float *m, *l, *top; /* TILE: running maximum, sum, the chunk's maximum (backward: lse, delta) */
+    float *spare;       /* D: where rows past the end are written */
     const float **kp, **vp; /* TESS_CHUNK + SPARE: rows of the chunk */
     float **dkp, **dvp;     /* TESS_CHUNK + SPARE: their gradients */
     int32_t *rows;          /* TESS_CHUNK: their numbers */
@@ -76,7 +78,7 @@ typedef struct {
 
 typedef struct {
     int dim;             /* head_dim */
-    int n;               /* queries, 1..TESS_TILE */
+    int n;               /* queries, 1..TESS_TILE_DENSE_MOST */
     float scale;         /* of the scores */
     int bf16;            /* 1: k and v are bf16 */
     tess__rows q, k, v;  /* q starts at the tile's first row, k and v at the head's row 0 */

@@ -8,17 +8,13 @@
  *   rows:  C[r][:] = sum_k a[r][k]        * B[k][:]      each row of A is contiguous, by pointer
  *   cols:  C[r][:] = sum_k a[k * lda + r] * B[k][:]      each column of A is contiguous
  *
- * Per k: 2 loads of B, MR broadcasts, 2 MR multiply-adds. MR = 6 uses 15 of 16 registers; with 32
- * registers MR = 8 divides the tile sizes. Sums run over k in order, whatever the block's size, so
- * an element's bits do not depend on the block that computed it.
+ * Per k: 2 loads of B, MR broadcasts, 2 MR multiply-adds. Sums run over k in order, whatever the
+ * block's size, so an element's bits do not depend on the block that computed it.
  */
 #ifndef TESS_GEMM_H
 #define TESS_GEMM_H
 
-#include "attn_tile.h"
-#include "vec.h"
-
-enum { NR = 2 * VL, MR = VREGS == 32 ? 8 : 6 };
+#include "tile_shapes.h"
 
 VINLINE void gemm_zero(const int mr, vf c[MR][2])
 {
@@ -89,23 +85,27 @@ VINLINE void pack_gathered(float *out, const float *x, int64_t stride, const int
     pack_transposed(out, rows ? room : x, rows ? dim : stride, n, dim, factor);
 }
 
-/* Panels of rows: out[d / NR][i][d % NR] = factor * row(i)[d], for n rows; columns past dim are 0.
- * out: ceil(dim / NR) * n * NR floats. */
-VINLINE void pack_rows(float *out, const float *const *rows, int n, int dim, float factor)
+/* A panel of rows: out[i][j] = factor * row(i)[d + j], for n rows; columns past dim are 0. */
+VINLINE void pack_columns(float *out, const float *const *rows, int n, int d, int dim, float factor)
 {
     const vf f = vf_set1(factor);
-    for (int i = 0; i < n; i++) {
-        const float *row = rows[i];
-        float *to = out + (size_t)i * NR;
-        int d = 0;
-        for (; d + NR <= dim; d += NR, to += (size_t)n * NR) {
-            vf_store(to, f * vf_load(row + d));
-            vf_store(to + VL, f * vf_load(row + d + VL));
-        }
-        if (d < dim)
+    for (int i = 0; i < n; i++, out += NR) {
+        const float *row = rows[i] + d;
+        if (d + NR <= dim) {
+            vf_store(out, f * vf_load(row));
+            vf_store(out + VL, f * vf_load(row + VL));
+        } else {
             for (int j = 0; j < NR; j++)
-                to[j] = d + j < dim ? factor * row[d + j] : 0.0f;
+                out[j] = d + j < dim ? factor * row[j] : 0.0f;
+        }
     }
+}
+
+/* All panels of rows, one behind the other: ceil(dim / NR) * n * NR floats. */
+VINLINE void pack_rows(float *out, const float *const *rows, int n, int dim, float factor)
+{
+    for (int d = 0; d < dim; d += NR)
+        pack_columns(out + (size_t)d * (size_t)n, rows, n, d, dim, factor);
 }
 
 /* ---- the products of a tile ------------------------------------------------------------------ */
@@ -173,40 +173,43 @@ VINLINE void gemm_scores(float *out, const float *const *rows, int n, const floa
     }
 }
 
-VINLINE void gemm_output_rows(const int mr, float *acc, const float *weights, int n,
-                              const float *panels, int dim)
+/* mr rows of one panel of the output. */
+VINLINE void gemm_output_rows(const int mr, float *acc, int wide, const float *weights, int n,
+                              const float *panel)
 {
-    const int wide = tess__wide(dim);
-    for (int d = 0; d < dim; d += NR) {
-        vf c[MR][2];
-        VUNROLL
-        for (int r = 0; r < mr; r++) {
-            c[r][0] = vf_load(acc + r * wide + d);
-            c[r][1] = vf_load(acc + r * wide + d + VL);
-        }
-        gemm_cols(mr, n, weights, TESS_SCORE_LD, panels + (size_t)d * (size_t)n, c);
-        VUNROLL
-        for (int r = 0; r < mr; r++) {
-            vf_store(acc + r * wide + d, c[r][0]);
-            vf_store(acc + r * wide + d + VL, c[r][1]);
-        }
+    vf c[MR][2];
+    VUNROLL
+    for (int r = 0; r < mr; r++) {
+        c[r][0] = vf_load(acc + r * wide);
+        c[r][1] = vf_load(acc + r * wide + VL);
+    }
+    gemm_cols(mr, n, weights, TESS_SCORE_LD, panel, c);
+    VUNROLL
+    for (int r = 0; r < mr; r++) {
+        vf_store(acc + r * wide, c[r][0]);
+        vf_store(acc + r * wide + VL, c[r][1]);
     }
 }
 
-/* acc[q] += sum over n keys of weights[i][q] * row i of the panels, for nq queries (and one more if
- * nq is odd). acc's rows are tess__wide(dim) apart. */
-VINLINE void gemm_output(float *acc, const float *weights, int n, const float *panels, int nq,
-                         int dim)
+/* acc[q] += sum over n keys of weights[i][q] * row i, for nq queries (and one more if nq is odd).
+ * acc's rows are tess__wide(dim) apart. A panel is packed when it is multiplied, so that it stays
+ * in the first-level cache; room: n * NR floats for it. */
+VINLINE void gemm_output(float *acc, const float *weights, int n, const float *const *rows,
+                         float *room, int nq, int dim)
 {
-    const size_t wide = (size_t)tess__wide(dim);
-    int q = 0;
-    /* Two blocks of 4 rather than one of 6 and one of 2, which would wait for its few sums. */
-    for (; q + MR <= nq && (MR != 6 || nq - q != 8); q += MR)
-        gemm_output_rows(MR, acc + (size_t)q * wide, weights + q, n, panels, dim);
-    for (; q + 4 <= nq; q += 4)
-        gemm_output_rows(4, acc + (size_t)q * wide, weights + q, n, panels, dim);
-    for (; q < nq; q += 2)
-        gemm_output_rows(2, acc + (size_t)q * wide, weights + q, n, panels, dim);
+    const int wide = tess__wide(dim);
+    for (int d = 0; d < dim; d += NR) {
+        float *to = acc + d;
+        int q = 0;
+        pack_columns(room, rows, n, d, dim, 1.0f);
+        /* Two blocks of 4 rather than one of 6 and one of 2, which would wait for its few sums. */
+        for (; q + MR <= nq && (MR != 6 || nq - q != 8); q += MR, to += (ptrdiff_t)MR * wide)
+            gemm_output_rows(MR, to, wide, weights + q, n, room);
+        for (; q + 4 <= nq; q += 4, to += (ptrdiff_t)4 * wide)
+            gemm_output_rows(4, to, wide, weights + q, n, room);
+        for (; q < nq; q += 2, to += (ptrdiff_t)2 * wide)
+            gemm_output_rows(2, to, wide, weights + q, n, room);
+    }
 }
 
 #endif

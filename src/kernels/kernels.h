@@ -59,6 +59,7 @@ typedef struct {
     /* peak.c */
     int64_t (*fma)(int64_t rounds, float *sink); /* returns the flop done */
     float (*read)(const float *x, size_t n);     /* sum of x, for its memory traffic */
+    int tile_dense; /* queries of a tile of dense attention, where they are many */
     /* attn_forward.c, attn_backward.c */
     void (*attn_forward)(const tess__attn_fwd *job, tess__attn_scratch *w);
     void (*attn_backward)(const tess__attn_bwd *job, tess__attn_scratch *w);

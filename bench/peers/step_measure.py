@@ -9,7 +9,8 @@
 A step is what a training loop repeats without its optimiser: gradients to zero, forward, the mean
 squared error against a target, backward. The model is WanTransformer3DModel with 4 heads of 128, 4
 layers and a feed-forward layer of 2048; text of 512 vectors. Its last layer and its modulation are
-made random, so that every gradient is one. `time` leaves it in the folder for the others.
+made random, so that every gradient is one. `time` leaves it in the folder for the others. In bf16 diffusers runs
+under autocast: weights and gradients in fp32 on both sides, products and what is saved in bf16.
 """
 import argparse
 import ctypes
@@ -24,7 +25,8 @@ from alternate import Probe, alternate, cpu_name
 from train_library import Step, TrainLibrary
 
 HEADS, HEAD_DIM, LAYERS, FFN, CHANNELS, TEXT, TEXT_DIM = 4, 128, 4, 2048, 16, 512, 4096
-APART = 1e-3  # gradients, relative to each tensor's largest
+APART = 1e-3       # gradients, relative to each tensor's largest
+APART_BF16 = 3e-2  # the length of all differences, relative to that of all gradients
 
 
 def grid(tokens):
@@ -50,8 +52,11 @@ class Ours:
         self.out = numpy.empty_like(self.x)
         _, _, frames, height, width = self.x.shape
         shape = {"batch": 1, "frames": frames, "height": height, "width": width, "text_len": TEXT, "train": 1,
-                 "keep": int(options.keep == "blocks"), "store": int(options.store == "bf16")}
-        self.net = Step(TrainLibrary(options.library, options.threads), options.folder, shape)
+                 "keep": int(options.keep == "blocks"), "store": int(options.store == "bf16"),
+                 "precision": int(options.precision == "bf16")}
+        library = TrainLibrary(options.library, options.threads)
+        self.products = library.products() if options.precision == "bf16" else "fp32"
+        self.net = Step(library, options.folder, shape)
 
     def step(self):
         self.net.forward(self.x.ctypes.data, self.timestep.ctypes.data, self.text.ctypes.data, self.out.ctypes.data)
@@ -80,21 +85,28 @@ class Peer:
             self.model.save_pretrained(options.folder)
         else:
             self.model = WanTransformer3DModel.from_pretrained(options.folder)
-        self.torch, self.out = torch, None
+        self.torch, self.out, self.bf16 = torch, None, options.precision == "bf16"
 
     def step(self):
         self.model.zero_grad(set_to_none=True)
-        self.out = self.model(self.x, self.timestep, self.text, return_dict=False)[0]
+        with self.torch.autocast("cpu", dtype=self.torch.bfloat16, enabled=self.bf16):
+            self.out = self.model(self.x, self.timestep, self.text, return_dict=False)[0].float()
         self.torch.nn.functional.mse_loss(self.out, self.target).backward()
 
 
 def compare(ours, peer):
-    """The largest differences of the output and of any gradient, relative to the largest value."""
-    def apart(a, b):
-        return float(abs(a - b).max() / abs(b).max())
+    """The largest differences of the output and of any gradient, relative to the largest value; in bf16, where both sides
+    round, lengths instead of largest values, and all gradients as one vector."""
     named = dict(peer.model.named_parameters())
-    gradient = max(apart(g, named[name].grad.numpy().reshape(-1)) for name, g in ours.gradients())
-    return apart(ours.out, peer.out.detach().numpy()), gradient
+    output = ours.out, peer.out.detach().numpy()
+    gradients = [(g, named[name].grad.numpy().reshape(-1)) for name, g in ours.gradients()]
+    if not peer.bf16:
+        apart = [float(abs(a - b).max() / abs(b).max()) for a, b in (output, *gradients)]
+        return apart[0], max(apart[1:])
+
+    def length(arrays):
+        return sum(float((x.astype(numpy.float64) ** 2).sum()) for x in arrays) ** 0.5
+    return tuple(length(a - b for a, b in pairs) / length(b for _, b in pairs) for pairs in ([output], gradients))
 
 
 def run_time(options):
@@ -102,12 +114,13 @@ def run_time(options):
     ours = Ours(options)
     peer.step(), ours.step()
     output, gradient = compare(ours, peer)
-    if options.store == "f32" and not (output <= APART and gradient <= APART):
+    most = APART if options.precision == "fp32" else APART_BF16
+    if options.store == "f32" and not (output <= most and gradient <= most):
         raise SystemExit(f"diffusers and ours differ: output by {output}, gradients by {gradient}")
     probe = Probe(options.threads)
     theirs, mine, taken, disturbed, _ = alternate(probe, peer.step, ours.step, options.samples)
     return {"tokens": options.tokens, "threads": options.threads, "keep": options.keep, "store": options.store,
-            "cpu": cpu_name(), "isa": probe.isa, "torch": peer.torch.__version__,
+            "precision": options.precision, "products": ours.products, "cpu": cpu_name(), "isa": probe.isa, "torch": peer.torch.__version__,
             "peer_seconds": statistics.median(theirs), "ours_seconds": statistics.median(mine),
             "peer_seconds_best": min(theirs), "ours_seconds_best": min(mine), "kept": min(len(theirs), len(mine)),
             "taken": taken, "disturbed": disturbed, "output_apart": output, "gradient_apart": gradient}
@@ -127,7 +140,7 @@ def run_memory(options, make):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=("time", "peer-memory", "our-memory"))
-    for name in ("library", "folder", "keep", "store"):
+    for name in ("library", "folder", "keep", "store", "precision"):
         parser.add_argument("--" + name, required=True)
     for name in ("tokens", "threads", "samples"):
         parser.add_argument("--" + name, type=int, required=True)

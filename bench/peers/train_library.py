@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import python_decl
 
 ffi = cffi.FFI()
-ffi.cdef(python_decl.declarations(["tessera.h", "model.h", "advanced/pass.h"]))
+ffi.cdef(python_decl.declarations(["tessera.h", "model.h", "advanced/pass.h", "advanced/machine.h"]))
 
 
 def floats(address):
@@ -30,6 +30,13 @@ class TrainLibrary:
     def call(self, name, *arguments):
         if getattr(self.lib, name)(*arguments) != self.lib.TESS_OK:
             raise RuntimeError(ffi.string(self.lib.tess_last_error()).decode())
+
+    def products(self):
+        """The instruction set that multiplies in bf16, or why fp32 does."""
+        use = ffi.new("tess_bf16_use *")
+        self.call("tess_bf16_query", self.ctx, use)
+        found = use.isa if use.precision == self.lib.TESS_PRECISION_BF16 else use.why
+        return ffi.string(found).decode()
 
     def make(self, kind, name, *arguments):
         """The object that a call returns through its last argument."""

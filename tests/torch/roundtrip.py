@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """roundtrip.py - models go to diffusers and come back, and compute the same on both sides.
 
-    python roundtrip.py --tool build/release/bin/model_io
+    python roundtrip.py --tool build/release/bin/model_io --tessera build/release/bin/tessera
 
 Runs in an interpreter that has torch and diffusers (scripts/torch-env makes one). Each step prints
 one line; a step that fails ends the run. The measure of distance is norm(ours - theirs) /
@@ -11,6 +11,7 @@ norm(theirs) of each tensor, output and every gradient apart, and must stay belo
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 
@@ -114,6 +115,24 @@ def half(tool, folder, dtype):
     compare(f"{name}, made there", ours(tool, first, given, folder), theirs(wide, given))
 
 
+def exported(tessera, folder):
+    """A checkpoint's weights as bf16, as docs/training.md says: diffusers opens the folder, and the numbers are those that
+    PyTorch rounds to."""
+    first, second = os.path.join(folder, "masters"), os.path.join(folder, "exported")
+    model = randomise(WanTransformer3DModel(**OPTIONS["one file"][0]), 9)
+    model.save_pretrained(first)
+    os.mkdir(second)
+    shutil.copy(os.path.join(first, "config.json"), second)
+    subprocess.run([tessera, "tensor", os.path.join(first, WEIGHTS), "--dtype", "BF16", "-o", os.path.join(second, WEIGHTS)],
+                   check=True, stdout=subprocess.DEVNULL)
+    opened, info = WanTransformer3DModel.from_pretrained(second, torch_dtype=torch.bfloat16, output_loading_info=True)
+    assert not any(info.values()), f"{second}: diffusers reports {info}"
+    file = load_file(os.path.join(second, WEIGHTS))
+    same_weights("exported as bf16", file, {name: x.bfloat16() for name, x in load_file(os.path.join(first, WEIGHTS)).items()})
+    same_weights("exported as bf16, there", {name: x.float() for name, x in opened.state_dict().items()},
+                 {name: x.float() for name, x in file.items()})
+
+
 def other_forms(tool, folder):
     """What third parties have: variants, also in shards, a pipeline's folder, other words for qk_norm."""
     for name, saving in (("variant", {}), ("variant shards", {"max_shard_size": "100KB"})):
@@ -159,7 +178,9 @@ OPTIONS = {
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tool", required=True)
-    tool = parser.parse_args().tool
+    parser.add_argument("--tessera", required=True)
+    programs = parser.parse_args()
+    tool = programs.tool
     print(f"diffusers {diffusers.__version__}, torch {torch.__version__}", flush=True)
     diffusers.utils.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as folder:
@@ -167,6 +188,7 @@ def main():
             from_there(tool, folder, name.replace(" ", "_"), options, **saving)
         half(tool, folder, torch.bfloat16)
         half(tool, folder, torch.float16)
+        exported(programs.tessera, folder)
         other_forms(tool, folder)
         from_here(tool, folder)
     print("all steps passed")

@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const isas[] = {"avx512", "avx2",        "neon",       "base",       "wide",
-                                   "amx",    "avx512-bf16", "wide-tiles", "wide-pairs", NULL};
+static const char *const isas[] = {"avx512",     "avx2",       "neon",        "base",
+                                   "wide",       "amx",        "avx512-bf16", "neon-bf16",
+                                   "wide-tiles", "wide-pairs", NULL};
 
 static const opt common_options[] = {
     {"help", 'h', OPT_FLAG, offsetof(common, help), .help = "print this help"},

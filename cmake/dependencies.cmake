@@ -59,6 +59,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   endif()
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(TESS_HAVE_ISA_NEON ON)
+  check_c_compiler_flag(-march=armv8.2-a+bf16 TESS_HAVE_ISA_NEON_BF16)
 endif()
 set(TESS_HAVE_ISA_WIDE ${TESS_ISA_WIDE})
 

@@ -25,7 +25,7 @@ static void a_wrong_context_gets_a_sentence(void **state)
     tess_ctx *ctx = NULL;
     CHECK_FAILS(tess_ctx_create(&(tess_ctx_opts){.isa = "sse9"}, &ctx), TESS_EINVAL,
                 "tess_ctx_create: isa is \"sse9\", must be avx512, avx2, neon, base, "
-                "wide, amx, avx512-bf16, wide-tiles or wide-pairs");
+                "wide, amx, avx512-bf16, neon-bf16, wide-tiles or wide-pairs");
     CHECK_FAILS(tess_ctx_create(&(tess_ctx_opts){.threads = -1}, &ctx), TESS_EINVAL,
                 "tess_ctx_create: threads is -1, must be 1..1024, or 0 for all usable cores");
     setenv("TESS_THREADS", "2x", 1);
@@ -35,7 +35,7 @@ static void a_wrong_context_gets_a_sentence(void **state)
     setenv("TESS_ISA", "vax", 1);
     CHECK_FAILS(tess_ctx_create(NULL, &ctx), TESS_EINVAL,
                 "tess_ctx_create: isa is \"vax\", must be avx512, avx2, neon, base, "
-                "wide, amx, avx512-bf16, wide-tiles or wide-pairs");
+                "wide, amx, avx512-bf16, neon-bf16, wide-tiles or wide-pairs");
     unsetenv("TESS_ISA");
     assert_null(ctx);
 }

@@ -116,7 +116,7 @@ static tess_status find_isa(const char *name, int *index)
     }
     return tess__fail(TESS_EINVAL,
                       "tess_ctx_create: isa is \"%s\", must be avx512, avx2, neon, base, "
-                      "wide, amx, avx512-bf16, wide-tiles or wide-pairs",
+                      "wide, amx, avx512-bf16, neon-bf16, wide-tiles or wide-pairs",
                       name ? name : "");
 }
 

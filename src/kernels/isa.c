@@ -76,6 +76,11 @@ static const char *missing_neon(void)
 {
     return "an instruction set of arm64 processors";
 }
+
+static const char *missing_neon_bf16(void)
+{
+    return missing_neon();
+}
 #else
 static const char *missing_avx2(void)
 {
@@ -104,6 +109,15 @@ static const char *missing_neon(void)
 #else
     return "an instruction set of arm64 processors";
 #endif
+}
+
+static const char *missing_neon_bf16(void)
+{
+#ifdef __aarch64__
+    if (!(getauxval(AT_HWCAP2) & HWCAP2_BF16))
+        return "the CPU or the operating system offers no BF16";
+#endif
+    return missing_neon();
 }
 #endif
 
@@ -155,6 +169,14 @@ extern const tess__products tess__products_avx512_bf16;
 #define KERNELS_AVX512_BF16 NULL
 #define PRODUCTS_AVX512_BF16 NULL
 #endif
+#ifdef TESS_HAVE_ISA_NEON_BF16
+extern const tess__products tess__products_neon_bf16;
+#define KERNELS_NEON_BF16 &tess__kernels_neon
+#define PRODUCTS_NEON_BF16 &tess__products_neon_bf16
+#else
+#define KERNELS_NEON_BF16 NULL
+#define PRODUCTS_NEON_BF16 NULL
+#endif
 extern const tess__kernels tess__kernels_base;
 
 const tess__isa tess__isas[] = {
@@ -165,6 +187,7 @@ const tess__isa tess__isas[] = {
     {"wide", KERNELS_WIDE, NULL, 64, 1, missing_nothing},
     {"amx", KERNELS_AMX, PRODUCTS_AMX, 64, 0, missing_amx},
     {"avx512-bf16", KERNELS_AVX512_BF16, PRODUCTS_AVX512_BF16, 64, 0, missing_avx512_bf16},
+    {"neon-bf16", KERNELS_NEON_BF16, PRODUCTS_NEON_BF16, 16, 0, missing_neon_bf16},
     {"wide-tiles", KERNELS_WIDE, PRODUCTS_WIDE_TILES, 64, 1, missing_nothing},
     {"wide-pairs", KERNELS_WIDE, PRODUCTS_WIDE_PAIRS, 64, 1, missing_nothing},
 };

@@ -14,7 +14,8 @@ TESS_BEGIN_DECLS
 /* ---- the machine ------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *name; /* "avx512", "avx2", "neon", "base", "wide"; "amx", "avx512-bf16" */
+    const char *name; /* "avx512", "avx2", "neon", "base", "wide"; "amx", "avx512-bf16",
+                         "neon-bf16" */
     int bytes;        /* of a vector */
     int available;    /* 1: can be chosen here */
     int test_only;    /* 1: never chosen unless asked for */

@@ -9,10 +9,11 @@
  *   A  half h, row r       a[512 h + 32 r + k]             row 16 h + r, column k
  *   B  half h, pair p      b[512 h + 32 p + 2 c + i]       row 2 p + i, column 16 h + c
  *
- * Both instruction sets read these very blocks: TESS_TILES takes A and B into tile registers, the
- * other one broadcasts a pair of A against a vector of 16 pairs of B. Each has its instruction, and
- * a portable emulation that runs the same source on any machine; what the emulation does not copy
- * is the order in which the 32 products of a step are added.
+ * All instruction sets read these very blocks: TESS_TILES takes A and B into tile registers, the
+ * others broadcast a pair of A against a vector of 16 pairs of B, or on ARM multiply two rows by
+ * two columns (products_mmla.h). Tiles and pairs have their instruction, and a portable emulation
+ * that runs the same source on any machine; what the emulation does not copy is the order in which
+ * the 32 products of a step are added.
  *
  * Between the products of a step comes other work, `between`: tiles are multiplied beside it, and
  * c is written after all of it. What step i of it writes may be read by step i + 2 of the products.
@@ -25,7 +26,8 @@
 
 /* With the instruction products are part of the loops around them; emulated, they are functions,
  * which compile in reasonable time. */
-#if defined(__AMX_BF16__) || defined(__AVX512BF16__)
+#if defined(__AMX_BF16__) || defined(__AVX512BF16__) ||                                            \
+    defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define PRODUCTS VINLINE
 #define PRODUCTS_UNROLL VUNROLL
 #define PRODUCTS_UNROLL2 VUNROLL2
@@ -222,6 +224,9 @@ VINLINE void products_end(void)
 {
 }
 
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+#include "products_mmla.h"
+#else
 /* c + the two products of the pair at a with each pair of b. */
 VINLINE vf pair_dot(vf c, vi b, const uint16_t *a)
 {
@@ -294,6 +299,7 @@ PRODUCTS int64_t products_rate(int64_t rounds, const uint16_t *a, const uint16_t
         vf_store(c + j * 16, s[j]);
     return rounds * CHAINS * 16 * 4;
 }
+#endif
 #endif
 
 #endif

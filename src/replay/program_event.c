@@ -50,13 +50,15 @@ typedef struct {
     int n;
 } reader;
 
-/* A number of args; absent: `usual`, where that is not below 0. */
-static tess_status number(const reader *r, const char *key, int64_t usual, int64_t high,
+enum { ABSENT = -1, REQUIRED = -2 };
+
+/* A number of args; where there is none it is ABSENT, or an error if it is REQUIRED. */
+static tess_status number(const reader *r, const char *key, int64_t if_none, int64_t high,
                           int64_t *out)
 {
     const tess__json_slice *value = find(r->fields, r->n, key);
-    *out = usual;
-    if (!value && usual >= -1)
+    *out = if_none;
+    if (!value && if_none != REQUIRED)
         return TESS_OK;
     if (!value || value->text[0] == '"' || !tess__json_decimal(*value, 0, out) || *out < 0 ||
         *out > high) {
@@ -67,8 +69,7 @@ static tess_status number(const reader *r, const char *key, int64_t usual, int64
     return TESS_OK;
 }
 
-enum { REQUIRED = -2 };
-
+/* A text; one that equals `last` shares its memory. */
 static tess_status text(tess__program *p, const char *key, const tess__json_slice *value,
                         const char *last, const char **out)
 {
@@ -252,7 +253,7 @@ static tess_status read_operator(reader *r, tess__program_event *e)
     const tess__json_slice *causal = find(r->fields, r->n, "causal");
     TESS_TRY(number(r, "flop", REQUIRED, INT64_MAX / 4, &e->flop));
     TESS_TRY(number(r, "bytes", REQUIRED, BYTES_MAX, &e->bytes));
-    TESS_TRY(number(r, "ns", -1, NS_MAX, &e->ns));
+    TESS_TRY(number(r, "ns", ABSENT, NS_MAX, &e->ns));
     TESS_TRY(read_shapes(r, "shapes", &in));
     TESS_TRY(read_shapes(r, "out", &out));
     TESS_TRY(text(r->p, "dtype", find(r->fields, r->n, "dtype"), NULL, &dtype));
@@ -274,7 +275,7 @@ static tess_status read_call(reader *r, tess__program_event *e)
     e->receives = ops[i].peer == 2;
     TESS_TRY(number(r, "in_bytes", REQUIRED, BYTES_MAX, &e->in_bytes));
     TESS_TRY(number(r, "out_bytes", REQUIRED, BYTES_MAX, &e->out_bytes));
-    TESS_TRY(number(r, "ns", -1, NS_MAX, &e->ns));
+    TESS_TRY(number(r, "ns", ABSENT, NS_MAX, &e->ns));
     TESS_TRY(read_group(r, &e->group));
     if (ops[i].peer) {
         int64_t peer;
@@ -304,7 +305,7 @@ tess_status tess__program_event_read(tess__program *p, const tess__json_item *it
     const tess__json_slice *cat = find(item->fields, item->n_fields, "cat");
     const tess__json_slice *args = find(item->fields, item->n_fields, "args");
     const tess__program_event *last = p->n ? &p->events[p->n - 1] : NULL;
-    tess__program_event e = {.peer = -1, .ns = -1, .stores = p->n_stores};
+    tess__program_event e = {.peer = -1, .ns = ABSENT, .stores = p->n_stores};
     reader r = {.p = p};
     if (!phase)
         return wrong(p, "ph", NULL, "");

@@ -73,10 +73,11 @@ static void drop_others(marker *m, uint8_t *readers)
             m->prepares[i] &= readers[i] == 1;
 }
 
-static tess_status mark(tess__program_row *row)
+tess_status tess__program_row_prepare(tess__program_row *row)
 {
     const tess__program *p = row->program;
     const size_t n = TESS_MAX((size_t)p->n, (size_t)1);
+    row->prepares = TESS_TAKE_ZERO(row->arena, n);
     marker m = {.p = p, .prepares = row->prepares};
     m.writer = TESS_TAKE(row->arena, ((size_t)p->storages + 1) * sizeof *m.writer);
     memset(m.writer, 0xff, ((size_t)p->storages + 1) * sizeof *m.writer);
@@ -88,7 +89,8 @@ static tess_status mark(tess__program_row *row)
     return status;
 }
 
-/* The stream of a call: one for each process group, and for each peer and direction. */
+/* ---- streams of calls ------------------------------------------------------------------------ */
+
 int tess__program_channel(tess__program_row *row, const tess__program_event *e)
 {
     const tess__program_channel_key key = {e->peer >= 0 ? -1 : e->group, e->peer, e->receives};
@@ -109,10 +111,4 @@ int tess__program_streams(const tess__program *p)
             tess__program_channel(&row, &p->events[i]) < 0)
             return -1;
     return TESS__PROGRAM_STREAMS + row.channels;
-}
-
-tess_status tess__program_row_prepare(tess__program_row *row)
-{
-    row->prepares = TESS_TAKE_ZERO(row->arena, TESS_MAX((size_t)row->program->n, (size_t)1));
-    return mark(row);
 }

@@ -89,7 +89,8 @@ static void share_host(player *p)
     p->collective_us = sim->era[TESS__ERA_HOST_COMM_US];
 }
 
-static void launch(player *p, const tess__program_event *e, int64_t ns, int32_t op)
+/* The host launches `op` behind what it launched before. */
+static void launch(player *p, int64_t ns, int32_t op)
 {
     tess_timeline *t = p->r->timeline;
     if (ns > 0)
@@ -100,7 +101,6 @@ static void launch(player *p, const tess__program_event *e, int64_t ns, int32_t 
                                                        .name = tess__timeline_name(t, "launch"),
                                                        .call = -1,
                                                        .ns = ns});
-    (void)e;
     tess__timeline_depend(t, op, p->host);
 }
 
@@ -209,7 +209,7 @@ static tess_status add_operator(player *p, int64_t i)
     TESS_TRY(time_of(p, e, &op.ns));
     const int32_t added = tess__timeline_add(p->r->timeline, &op);
     if (e->pass != TESS__PROGRAM_OPTIMIZER)
-        launch(p, e, p->host_ns[e->pass == TESS__PROGRAM_BACKWARD], added);
+        launch(p, p->host_ns[e->pass == TESS__PROGRAM_BACKWARD], added);
     if (added >= 0 && i == p->update)
         wait_for_sums(p, added);
     return added < 0 ? p->r->timeline->status : depend(p, e, added);
@@ -226,7 +226,7 @@ static tess_status add_call(player *p, int64_t i, int32_t meet)
     if (added < 0)
         return t->status;
     const double ranks = (double)p->p->groups[e->group].n;
-    launch(p, e, llround(1e3 * p->collective_us * log2(TESS_MAX(ranks, 1.0))), added);
+    launch(p, llround(1e3 * p->collective_us * log2(TESS_MAX(ranks, 1.0))), added);
     TESS_TRY(depend(p, e, added));
     note_sum(p, e, added);
     if (e->op == TESS_CALL_ALL_GATHER && p->row->prepares[i])

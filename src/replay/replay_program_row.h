@@ -22,7 +22,8 @@ typedef struct {
 
 /* program_streams.c: fills prepares. */
 tess_status tess__program_row_prepare(tess__program_row *row);
-/* The stream of a call; -1: there are too many. */
+/* The stream of a call: one for each process group, and for each peer and direction; -1: there are
+ * too many. */
 int tess__program_channel(tess__program_row *row, const tess__program_event *e);
 
 #endif

@@ -44,12 +44,19 @@ static int replay_files_close(void **state)
     return left;
 }
 
-static void write_file(int i, const char *text)
+/* A file of these parts, one behind the other. */
+static void write_parts(int i, const char *const *parts, size_t n)
 {
     FILE *f = fopen(paths[i], "w");
     assert_non_null(f);
-    fputs(text, f);
+    for (size_t k = 0; k < n; k++)
+        fputs(parts[k], f);
     fclose(f);
+}
+
+static void write_file(int i, const char *text)
+{
+    write_parts(i, &text, 1);
 }
 
 static tess_replay *replay(int n, const tess_replay_opts *opts)
@@ -58,6 +65,20 @@ static tess_replay *replay(int n, const tess_replay_opts *opts)
     tess_replay *r = NULL;
     CHECK_OK(tess_replay_run(ctx, files, n, cluster, opts, &r));
     return r;
+}
+
+static tess_replay_rank rank_of(const tess_replay *r, int i)
+{
+    tess_replay_rank rank;
+    CHECK_OK(tess_replay_rank_query(r, i, &rank));
+    return rank;
+}
+
+static tess_replay_info info_of(const tess_replay *r)
+{
+    tess_replay_info info;
+    CHECK_OK(tess_replay_query(r, &info));
+    return info;
 }
 
 static int64_t price(tess_collective_op op, int64_t bytes, int n)

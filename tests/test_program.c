@@ -50,8 +50,7 @@ static void a_collective_runs_beside_what_does_not_need_it(void **state)
                                                                           READS("0", "2")) "]}");
     const int64_t sum = price(TESS_ALL_REDUCE, 4000000, 8);
     tess_replay *r = replay(1, NULL);
-    tess_replay_rank k;
-    CHECK_OK(tess_replay_rank_query(r, 0, &k));
+    const tess_replay_rank k = rank_of(r, 0);
     assert_int_equal(find(r, TESS__CAT_COMM, 0)->begin, 5000000);
     const int64_t slow = find(r, TESS__CAT_COMPUTE, 1)->end - 5000000;
     assert_true(slow >= 7000000); /* beside communication it may be slower */
@@ -70,14 +69,15 @@ static void two_gathers_of_parameters_are_in_flight(void **state)
     (void)state;
 #define GATHER(from, to) CALL("all_gather", "4000000", READS(from, to), "") ","
 #define LAYER(name, reads, to) OP(name, "9000000", READS(reads, to))
-    static const char first[] = HEAD("0", "") GATHER("0", "1") LAYER("a", "1", "2") ",";
-    static const char second[] = GATHER("3", "4") LAYER("b", "2, 4", "5") ",";
-    static const char copied[] = OP("copy", "10", READS("6", "7")) ",";
-    static const char third[] = GATHER("7", "8") LAYER("c", "5, 8", "9") ",";
-    static const char fourth[] = GATHER("10", "11") LAYER("d", "9, 11", "12") "]}";
-    char text[4096];
-    snprintf(text, sizeof text, "%s%s%s%s%s", first, second, copied, third, fourth);
-    write_file(0, text);
+    static const char *const parts[] = {
+        HEAD("0", ""),
+        GATHER("0", "1") LAYER("a", "1", "2") ",",
+        GATHER("3", "4") LAYER("b", "2, 4", "5") ",",
+        OP("copy", "10", READS("6", "7")) ",",
+        GATHER("7", "8") LAYER("c", "5, 8", "9") ",",
+        GATHER("10", "11") LAYER("d", "9, 11", "12") "]}",
+    };
+    write_parts(0, parts, sizeof parts / sizeof *parts);
     tess_replay *r = replay(1, NULL);
     const int64_t a_end = find(r, TESS__CAT_COMPUTE, 0)->end,
                   b_end = find(r, TESS__CAT_COMPUTE, 1)->end;
@@ -123,16 +123,16 @@ static void the_optimizer_waits_for_sums_of_gradients(void **state)
 {
     (void)state;
 #define PASS(name, ns, stores, pass) OP(name, ns, stores ", \"pass\": \"" pass "\"")
-    static const char sums[] =
-        HEAD("0", "") PASS("a", "5000000", READS("", "0, 1"), "backward") "," CALL(
-            "all_reduce", "4000000", READS("0", "0"), ", \"pass\": \"backward\"") ",";
-    static const char last[] = CALL("reduce_scatter", "400000000", READS("1", "1"), "") ",";
-    static const char between[] = PASS("between", "1000", READS("", "2"), "optimizer") ",";
-    static const char tail[] = PASS("b", "1000", READS("", "3"), "backward") "," PASS(
-        "decay", "1000", READS("", "4"), "optimizer") "]}";
-    char text[4096];
-    snprintf(text, sizeof text, "%s%s%s%s", sums, last, between, tail);
-    write_file(0, text);
+    static const char *const parts[] = {
+        HEAD("0", ""),
+        PASS("a", "5000000", READS("", "0, 1"), "backward") ",",
+        CALL("all_reduce", "4000000", READS("0", "0"), ", \"pass\": \"backward\"") ",",
+        CALL("reduce_scatter", "400000000", READS("1", "1"), "") ",",
+        PASS("between", "1000", READS("", "2"), "optimizer") ",",
+        PASS("b", "1000", READS("", "3"), "backward") ",",
+        PASS("decay", "1000", READS("", "4"), "optimizer") "]}",
+    };
+    write_parts(0, parts, sizeof parts / sizeof *parts);
     tess_replay *r = replay(1, NULL);
     const int64_t summed = find(r, TESS__CAT_COMM, 1)->end;
     assert_int_equal(find(r, TESS__CAT_COMPUTE, 1)->begin, 5000000);
@@ -155,41 +155,33 @@ static void messages_of_two_ranks_meet_by_direction(void **state)
                                                                 ", \"peer\": 0") "]}");
     const int64_t hop = price(TESS_SEND_RECEIVE, 1000000, 2);
     tess_replay *r = replay(2, NULL);
-    tess_replay_info info;
-    CHECK_OK(tess_replay_query(r, &info));
+    const tess_replay_info info = info_of(r);
     assert_int_equal(info.step_ns, 3000000 + hop + 2000000 + hop + 1000000);
     assert_int_equal(info.unmatched, 0);
     assert_int_equal(info.notes, 0);
     tess_replay_destroy(r);
 }
 
+#define UNTIMED(name, shapes, out, more, reads, writes)                                            \
+    "{\"name\": \"" name                                                                           \
+    "\", \"cat\": \"compute\", \"ph\": \"X\", \"args\": {\"shapes\": [" shapes "], \"out\": [" out \
+    "], \"dtype\": \"bfloat16\", " more                                                            \
+    "\"flop\": 1, \"bytes\": 50000000, " READS(reads, writes) "}}"
+
 static void operators_without_times_take_those_of_the_model(void **state)
 {
     (void)state;
-    write_file(
-        0,
-        HEAD("0", "") "{\"name\": \"addmm\", \"cat\": \"compute\", \"ph\": \"X\", \"args\": "
-                      "{\"shapes\": [[512], "
-                      "[8192, 1024], [1024, 512]], \"out\": [[8192, 512]], \"dtype\": "
-                      "\"bfloat16\", \"flop\": 1, "
-                      "\"bytes\": 9, \"reads\": [], \"writes\": [0]}},"
-                      "{\"name\": \"_scaled_dot_product_flash_attention_for_cpu_backward\", "
-                      "\"cat\": \"compute\", "
-                      "\"ph\": \"X\", \"args\": {\"shapes\": [[2, 8, 512, 64], [2, 8, 512, 64], "
-                      "[2, 8, 512, 64], "
-                      "[2, 8, 512, 64]], \"out\": [], \"dtype\": \"bfloat16\", \"causal\": true, "
-                      "\"flop\": 1, "
-                      "\"bytes\": 9, \"reads\": [0], \"writes\": [1]}},"
-                      "{\"name\": \"convolution_backward\", \"cat\": \"compute\", \"ph\": \"X\", "
-                      "\"args\": "
-                      "{\"shapes\": [[4, 64, 32, 32], [4, 32, 32, 32], [64, 16, 3, 3]], \"out\": "
-                      "[], \"dtype\": "
-                      "\"bfloat16\", \"flop\": 1, \"bytes\": 9, \"reads\": [0], \"writes\": [1]}},"
-                      "{\"name\": \"gelu\", \"cat\": \"compute\", \"ph\": \"X\", \"args\": "
-                      "{\"shapes\": [[2]], "
-                      "\"out\": [[2]], \"dtype\": \"bfloat16\", \"flop\": 0, \"bytes\": 50000000, "
-                      "\"reads\": [], "
-                      "\"writes\": [1]}}]}");
+    static const char *const parts[] = {
+        HEAD("0", ""),
+        UNTIMED("addmm", "[512], [8192, 1024], [1024, 512]", "[8192, 512]", "", "", "0") ",",
+        UNTIMED("_scaled_dot_product_flash_attention_for_cpu_backward",
+                "[2, 8, 512, 64], [2, 8, 512, 64], [2, 8, 512, 64], [2, 8, 512, 64]", "",
+                "\"causal\": true, ", "0", "1") ",",
+        UNTIMED("convolution_backward", "[4, 64, 32, 32], [4, 32, 32, 32], [64, 16, 3, 3]", "", "",
+                "0", "1") ",",
+        UNTIMED("gelu", "[2]", "[2]", "", "", "1") "]}",
+    };
+    write_parts(0, parts, sizeof parts / sizeof *parts);
     tess_replay *r = replay(1, &(tess_replay_opts){.software = "pytorch-fsdp2-2025"});
     const double want[] = {tess__gemm_seconds(r->sim, 1, 8192, 512, 1024, TESS_SIM_BF16, 0, 0),
                            tess__flash_seconds(r->sim, 16, 512, 256, 64, 64, 1),
@@ -197,9 +189,7 @@ static void operators_without_times_take_those_of_the_model(void **state)
                            tess__memory_seconds(r->sim, 5e7)};
     for (int i = 0; i < 4; i++)
         assert_int_equal(find(r, TESS__CAT_COMPUTE, i)->ns, llround(1e9 * want[i]));
-    tess_replay_info info;
-    CHECK_OK(tess_replay_query(r, &info));
-    assert_string_equal(info.software, "pytorch-fsdp2-2025");
+    assert_string_equal(info_of(r).software, "pytorch-fsdp2-2025");
     tess_replay_destroy(r);
 }
 
@@ -225,14 +215,17 @@ static void memory_and_warnings_are_passed_on(void **state)
                HEAD("3", ", \"peak_bytes\": 91000000000, \"memory\": {\"parameters\": 1000000000, "
                          "\"activations\": 90000000000}, \"warnings\": [\"a.py:3: item\"]") "]}");
     tess_replay *r = replay(1, NULL);
-    tess_replay_rank k;
-    CHECK_OK(tess_replay_rank_query(r, 0, &k));
+    const tess_replay_rank k = rank_of(r, 0);
     assert_int_equal(k.peak_bytes, 91000000000);
     assert_string_equal(tess_replay_memory_name(k.largest), "activations");
     assert_null(tess_replay_memory_name(5));
     assert_string_equal(tess_replay_note(r, 0), "rank 3: a.py:3: item");
     tess_replay_destroy(r);
 }
+
+#define SUM(group)                                                                                 \
+    "{\"ph\": \"X\", \"cat\": \"communication\", \"args\": {\"op\": \"all_reduce\", " group        \
+    ", \"in_bytes\": 1, \"out_bytes\": 1, " READS("", "") "}}"
 
 static void wrong_files_are_refused(void **state)
 {
@@ -252,8 +245,7 @@ static void wrong_files_are_refused(void **state)
          "event 0: \"ns\" is -1, must be a number of 0..1000000000000"},
         {HEAD("0", "") OP("a", "1", READS("", "1")) "]}",
          "event 0: \"writes\" is [1], must be an array of numbers of storages, each at most one "
-         "above "
-         "those before it"},
+         "above those before it"},
         {HEAD("0", "") OP("a", "1", "\"reads\": []") "]}", "event 0: lacks \"writes\""},
         {HEAD("0", "") CALL("all_reduce", "8", READS("", "0"),
                             "") "," CALL("sum", "8", READS("", "0"), "") "]}",
@@ -261,18 +253,10 @@ static void wrong_files_are_refused(void **state)
         {HEAD("0", "") CALL("send", "8", READS("", "0"), ", \"peer\": 0") "]}",
          "event 0: \"peer\" is 0, must be another rank"},
         {HEAD("0", "") CALL("send", "8", READS("", "0"), "") "]}", "event 0: lacks \"peer\""},
-        {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 1, \"ranks\": 8}, \"traceEvents\": "
-         "[{\"ph\": "
-         "\"X\", \"cat\": \"communication\", \"args\": {\"op\": \"all_reduce\", \"group\": [0, 4, "
-         "2], "
-         "\"in_bytes\": 1, \"out_bytes\": 1, \"reads\": [], \"writes\": []}}]}",
+        {HEAD("1", "") SUM("\"group\": [0, 4, 2]") "]}",
          "event 0: \"group\" is [0, 4, 2], must be [first, count, stride] in the ranks, with this "
-         "one "
-         "among them"},
-        {"{\"otherData\": {\"tessera_trace\": 2, \"rank\": 1, \"ranks\": 8}, \"traceEvents\": "
-         "[{\"ph\": "
-         "\"X\", \"cat\": \"communication\", \"args\": {\"op\": \"all_reduce\", \"ranks\": [1, 1], "
-         "\"in_bytes\": 1, \"out_bytes\": 1, \"reads\": [], \"writes\": []}}]}",
+         "one among them"},
+        {HEAD("1", "") SUM("\"ranks\": [1, 1]") "]}",
          "event 0: \"ranks\" is [1, 1], must be an ascending array of ranks with this one among "
          "them"},
         {HEAD("0", "") "{\"ph\": \"X\", \"cat\": \"kernel\", \"args\": {\"reads\": [], \"writes\": "

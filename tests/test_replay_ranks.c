@@ -12,18 +12,9 @@ static int open_all(void **state)
     return replay_files_open("a100-80");
 }
 
-static tess_replay_rank rank_of(const tess_replay *r, int i)
-{
-    tess_replay_rank rank;
-    CHECK_OK(tess_replay_rank_query(r, i, &rank));
-    return rank;
-}
-
 static int64_t step_of(const tess_replay *r)
 {
-    tess_replay_info info;
-    CHECK_OK(tess_replay_query(r, &info));
-    return info.step_ns;
+    return info_of(r).step_ns;
 }
 
 /* ---- traces of the trace recorder ------------------------------------------------------------ */
@@ -85,21 +76,17 @@ static void members_without_a_file_are_not_waited_for(void **state)
 static void one_rank_has_the_step_of_the_two_clocks(void **state)
 {
     (void)state;
-    static const char *const calls[] = {
+    static const char *const parts[] = {
         HEAD("0", "4"),
-        CALL("exchange", "[0, 4, 1]", "80000000", "1000", ", \"request\": 7"),
-        CALL("sum", "[0, 4, 1]", "6000000", "7000", ""),
-        CALL("alltoall", "[0, 2, 2]", "3000000", "100", ", \"request\": 8"),
-        CALL("agree", "[0, 1, 1]", "0", "50", ""),
-        CALL("wait", "[0, 2, 2]", "0", "900000", ", \"request\": 8"),
-        CALL("wait", "[0, 4, 1]", "0", "0", ", \"request\": 7"),
-        CALL("gather", "[0, 4, 1]", "3000000", "0", ""),
+        CALL("exchange", "[0, 4, 1]", "80000000", "1000", ", \"request\": 7") ",",
+        CALL("sum", "[0, 4, 1]", "6000000", "7000", "") ",",
+        CALL("alltoall", "[0, 2, 2]", "3000000", "100", ", \"request\": 8") ",",
+        CALL("agree", "[0, 1, 1]", "0", "50", "") ",",
+        CALL("wait", "[0, 2, 2]", "0", "900000", ", \"request\": 8") ",",
+        CALL("wait", "[0, 4, 1]", "0", "0", ", \"request\": 7") ",",
+        CALL("gather", "[0, 4, 1]", "3000000", "0", "") "]}",
     };
-    char text[4096] = "";
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), i > 1 ? ",%s" : "%s", calls[i]);
-    strcat(text, "]}");
-    write_file(0, text);
+    write_parts(0, parts, sizeof parts / sizeof *parts);
     tess_trace *trace = NULL;
     tess_trace_result clocks;
     CHECK_OK(tess_trace_load(ctx, paths[0], &trace));
@@ -199,34 +186,24 @@ static void ranks_of_a_profiler_wait_for_each_other(void **state)
     "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"" name "\", \"pid\": 1, "              \
     "\"tid\": 1, \"ts\": " ts ", \"dur\": " dur ", \"args\": {\"correlation\": 900}}"
 
-/* A file of rank 0 with these events. */
-static void write_events(const char *const *events, int n)
-{
-    char text[8192] = KINETO("0");
-    for (int i = 0; i < n; i++) {
-        strcat(text, i ? "," : "");
-        strcat(text, events[i]);
-    }
-    write_file(0, strcat(text, "]}"));
-}
-
 static void the_host_waits_in_its_synchronisations(void **state)
 {
     (void)state;
-    static const char *const events[] = {LAUNCH("1", "0", "4"),
-                                         SYNC("cudaDeviceSynchronize", "5", "208"),
-                                         LAUNCH("2", "220", "4"),
-                                         LAUNCH("3", "226", "4"),
-                                         SYNC("cudaStreamSynchronize", "231", "54"),
-                                         LAUNCH("4", "300", "4"),
-                                         SYNC("cudaDeviceSynchronize", "400", "1"),
-                                         LAUNCH("5", "410", "4"),
-                                         KERNEL("ampere_sgemm", "1", "7", "10", "200"),
-                                         KERNEL("ampere_sgemm", "2", "7", "226", "50"),
-                                         KERNEL("reduce_kernel", "3", "7", "277", "3"),
-                                         KERNEL("ampere_sgemm", "4", "7", "306", "10"),
-                                         KERNEL("reduce_kernel", "5", "7", "416", "1")};
-    write_events(events, (int)(sizeof events / sizeof *events));
+    static const char *const parts[] = {KINETO("0"),
+                                        LAUNCH("1", "0", "4") ",",
+                                        SYNC("cudaDeviceSynchronize", "5", "208") ",",
+                                        LAUNCH("2", "220", "4") ",",
+                                        LAUNCH("3", "226", "4") ",",
+                                        SYNC("cudaStreamSynchronize", "231", "54") ",",
+                                        LAUNCH("4", "300", "4") ",",
+                                        SYNC("cudaDeviceSynchronize", "400", "1") ",",
+                                        LAUNCH("5", "410", "4") ",",
+                                        KERNEL("ampere_sgemm", "1", "7", "10", "200") ",",
+                                        KERNEL("ampere_sgemm", "2", "7", "226", "50") ",",
+                                        KERNEL("reduce_kernel", "3", "7", "277", "3") ",",
+                                        KERNEL("ampere_sgemm", "4", "7", "306", "10") ",",
+                                        KERNEL("reduce_kernel", "5", "7", "416", "1") "]}"};
+    write_parts(0, parts, sizeof parts / sizeof *parts);
     tess_replay *r = replay(1, &(tess_replay_opts){.as_recorded = 1});
     assert_int_equal(rank_of(r, 0).span_ns, 417000 - 10000);
     tess_replay_destroy(r);
@@ -248,10 +225,13 @@ static void the_host_waits_in_its_synchronisations(void **state)
 static void contradicting_stamps_wait_in_no_circle(void **state)
 {
     (void)state;
-    static const char *const events[] = {
-        LAUNCH("1", "0", "4"), SYNC("cudaDeviceSynchronize", "5", "100"), LAUNCH("2", "200", "4"),
-        KERNEL("a", "2", "7", "6", "10"), KERNEL("b", "1", "7", "20", "50")};
-    write_events(events, (int)(sizeof events / sizeof *events));
+    static const char *const parts[] = {KINETO("0"),
+                                        LAUNCH("1", "0", "4") ",",
+                                        SYNC("cudaDeviceSynchronize", "5", "100") ",",
+                                        LAUNCH("2", "200", "4") ",",
+                                        KERNEL("a", "2", "7", "6", "10") ",",
+                                        KERNEL("b", "1", "7", "20", "50") "]}"};
+    write_parts(0, parts, sizeof parts / sizeof *parts);
     tess_replay *r = replay(1, &(tess_replay_opts){.as_recorded = 1});
     assert_true(rank_of(r, 0).span_ns > 0);
     tess_replay_destroy(r);
@@ -265,8 +245,7 @@ static void traces_of_both_kinds_meet(void **state)
     write_file(1, KINETO("1") RANK("600", "612", "100", "715", "9000") "]}");
     tess_replay *r = replay(2, NULL);
     assert_int_equal(rank_of(r, 0).wait_ns, 612000 - 5000);
-    tess_replay_info info;
-    CHECK_OK(tess_replay_query(r, &info));
+    const tess_replay_info info = info_of(r);
     assert_int_equal(info.calls, 2);
     assert_int_equal(info.unmatched, 0);
     assert_int_equal(info.ranks, 2);
@@ -348,8 +327,7 @@ static void calls_that_do_not_match_are_notes(void **state)
                                       "") "," CALL("sum", "[0, 2, 1]", "4000", "5000", "") "]}");
     write_file(1, HEAD("1", "2") CALL("gather", "[0, 2, 1]", "4000", "5000", "") "]}");
     tess_replay *r = replay(2, NULL);
-    tess_replay_info info;
-    CHECK_OK(tess_replay_query(r, &info));
+    const tess_replay_info info = info_of(r);
     assert_int_equal(info.unmatched, 1);
     assert_int_equal(info.notes, 2);
     assert_non_null(

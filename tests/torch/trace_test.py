@@ -13,7 +13,6 @@ import collections
 import contextlib
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 import tessera.torch
+import trace_random
 from processes import run
 from tessera.torch.trace import _collectives, _versions
 from tessera.torch.trace._mode import Recorder
@@ -87,56 +87,8 @@ class _NoModules:
         return ""
 
 
-# ---- random programs of collectives ----------------------------------------------------------------------------------
-
-def random_program(seed, ranks):
-    """Collectives of any kind on the world and on pairs, asynchronous or not, coalesced, and messages: the same for all ranks."""
-    choice = random.Random(seed)
-    plan = [(choice.choice(["all_reduce", "broadcast", "all_gather", "gather_into", "reduce_scatter", "all_to_all", "message", "coalesced",
-                            "functional"]),
-             choice.choice([None, "half"]), 4 * choice.randint(1, 300), choice.random() < 0.5, choice.choice([torch.float32, torch.int64]))
-            for _ in range(choice.randint(3, 12))]
-
-    def build():
-        from torch.distributed import _functional_collectives as functional
-        rank = dist.get_rank()
-        halves = [dist.new_group([r for r in range(ranks) if r % 2 == k]) for k in (0, 1)] if ranks > 2 else None
-
-        def step():
-            for kind, which, n, asynchronous, dtype in plan:
-                group = halves[rank % 2] if which and halves else None
-                size = dist.get_world_size(group)
-                x = torch.ones(n * ranks, dtype=dtype)
-                work = None
-                if kind == "all_reduce":
-                    work = dist.all_reduce(x, group=group, async_op=asynchronous)
-                elif kind == "broadcast":
-                    work = dist.broadcast(x, dist.get_global_rank(group, 0) if group else 0, group=group, async_op=asynchronous)
-                elif kind == "all_gather":
-                    work = dist.all_gather([torch.empty_like(x) for _ in range(size)], x, group=group, async_op=asynchronous)
-                elif kind == "gather_into":
-                    work = dist.all_gather_into_tensor(x.new_empty(size * x.numel()), x, group=group, async_op=asynchronous)
-                elif kind == "reduce_scatter":
-                    work = dist.reduce_scatter_tensor(x.new_empty(x.numel() // size), x, group=group, async_op=asynchronous)
-                elif kind == "all_to_all":
-                    work = dist.all_to_all_single(torch.empty_like(x), x, group=group, async_op=asynchronous)
-                elif kind == "message":
-                    peer = rank ^ 1
-                    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, torch.empty_like(x), peer)])
-                    for one in works:
-                        one.wait()
-                elif kind == "coalesced":
-                    dist.all_reduce_coalesced([x, x.clone()], group=group)
-                else:
-                    functional.wait_tensor(functional.all_reduce(x, "sum", group or dist.group.WORLD))
-                if work is not None:
-                    work.wait()
-        return step
-    return build
-
-
 def builder(name, ranks):
-    return random_program(int(name[6:]), ranks) if name.startswith("random") else PROGRAMS[name][0]
+    return trace_random.program(int(name[6:]), ranks) if name.startswith("random") else PROGRAMS[name][0]
 
 
 # ---- comparison ------------------------------------------------------------------------------------------------------
@@ -219,8 +171,7 @@ def main():
         for ranks in (2, 4):
             own = [n for n in names if n.startswith("random") or PROGRAMS[n][1] <= ranks]
             if not given.programs:
-                own = own + [f"random{i}" for i in range(ranks % 4, RANDOM, 2) if ranks == 4 or i % 10 == 0]
-                own += [f"random{i}" for i in range(1, RANDOM, 2)] if ranks == 4 else []
+                own = own + [f"random{i}" for i in range(RANDOM if ranks == 4 else RANDOM // 5)]
             print(run(ranks, observe, own, folder), "on gloo", flush=True)
             total = sum(judge(name, ranks, folder) for name in own)
             print(f"{ranks} ranks: {len(own)} programs, {total} collectives of the last rank: as played", flush=True)

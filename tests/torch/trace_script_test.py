@@ -16,6 +16,7 @@ import torch.nn as nn
 
 import tessera.torch
 from tessera.torch.trace import TraceError
+from tessera.torch.trace._file import read
 from tessera.torch.trace._ranks import listed, play
 from tessera.torch.trace._script import trace_script
 from trace_programs import plain
@@ -67,15 +68,33 @@ def scripts(folder):
     fails(lambda: trace_script(script(twice), [], 1, 4, out), "init_process_group twice")
     spawns = "import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)"
     fails(lambda: trace_script(script(spawns), [], 1, 4, out), "starts processes of its own")
-    starts = "import torch.multiprocessing as mp\nmp.Process(target=print).start()"
-    fails(lambda: trace_script(script(starts), [], 1, 4, out), "starts processes of its own")
+    for start in ("torch.multiprocessing.Process", "multiprocessing.Process", "multiprocessing.get_context('spawn').Process"):
+        starts = f"import multiprocessing, torch.multiprocessing\n{start}(target=print).start()"
+        fails(lambda: trace_script(script(starts), [], 1, 4, out), "starts processes of its own")
+    loads = "for x in torch.utils.data.DataLoader(torch.ones(100, 2, 8), None, False, None, None, 2):"
+    summary = trace_script(script(SCRIPT.replace("for i in range(50):", loads).replace("torch.ones(2, 8)", "x")), [], 1, 4, out)
+    assert summary.collectives["all_reduce"][0] == 1
     if not torch.cuda.is_available():
         fails(lambda: trace_script(script("import torch\ntorch.zeros(2).cuda()"), [], 1, 4, out), "needs a GPU")
     fails(lambda: trace_script(f"{folder}/none.py", [], 1, 4, out), "no such script")
-    kept = play(listed(None, 4), 4, f"{folder}/all.json", ["--", script(SCRIPT)])
-    assert kept == [(f"{folder}/all0.json", [0, 3])], kept
-    with open(kept[0][0], encoding="utf-8") as file:
-        assert json.load(file)["otherData"]["stands_for"] == [0, 3]
+    fails(lambda: trace_script(script(SCRIPT), [], 4, 4, out), "rank is 4, must be 0..3")
+    reading = SCRIPT.replace("    optimizer.step()", "    x = torch.ones(2); dist.all_reduce(x); x.tolist()\n    optimizer.step()")
+    fails(lambda: trace_script(script(reading), [], 1, 4, out, strict=True), "tolist reads a value", "r.json.partial")
+    assert before == (dict(os.environ), list(sys.argv), list(sys.path), sys.excepthook, dist.init_process_group)
+
+
+def several(folder):
+    """Corners of the layout; equal records are one file, packed too."""
+    script = f"{folder}/train.py"
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(SCRIPT)
+    for ending in ("json", "json.gz"):
+        kept = play(listed(None, 4), 4, f"{folder}/all.{ending}", ["--", script])
+        assert kept == [(f"{folder}/all0.{ending}", [0, 3])], kept
+        document = read(kept[0][0])
+        assert document["otherData"]["stands_for"] == [0, 3] and not os.path.exists(f"{folder}/all3.{ending}")
+        assert [e["name"] for e in document["traceEvents"] if e["cat"] == "communication"] == ["c10d::allreduce_"]
+    fails(lambda: play(range(5000), 5000, f"{folder}/all.json", ["--", script]), "5000 ranks are to be played, at most 4096")
     fails(lambda: listed("0,4", 4), "--ranks names 4")
     fails(lambda: listed("a", 4), "--ranks is 'a'")
 
@@ -88,7 +107,12 @@ def refused(folder):
     fails(lambda: tessera.torch.trace(plain, 0, 4, out, warmup=-1), "warmup is -1")
     fails(lambda: tessera.torch.trace(3, 0, 4, out), "build is 3")
     fails(lambda: tessera.torch.trace(lambda: 3, 0, 4, out), "build() returned 3")
-    fails(lambda: tessera.torch.trace(plain, 0, 4, f"{folder}/none/x.json"), "cannot be written")
+    fails(lambda: tessera.torch.trace(fails, 0, 4, f"{folder}/none/x.json"), "x.json: cannot be written: no folder")
+    fails(lambda: tessera.torch.trace(fails, 0, 4, folder), "cannot be written: it is a folder")
+    os.mkdir(f"{out}.partial")           # what was recorded of a failed step cannot be kept: the reason of the failure is
+    fails(lambda: tessera.torch.trace(half_way, 0, 4, out), "no more data", "x.json.partial: cannot be written")
+    os.rmdir(f"{out}.partial")
+    fails(lambda: tessera.torch.trace(half_way, 0, 4, out), "no more data; the 1 events recorded until then are in")
     fails(lambda: tessera.torch.trace(lambda: tessera.torch.trace(plain, 0, 2, out), 0, 4, out), "recordings do not nest")
     if not torch.cuda.is_available():
         fails(lambda: tessera.torch.trace(plain, 0, 4, out, device="cuda"), "no GPU")
@@ -99,6 +123,16 @@ def refused(folder):
     torch.__version__ = version
     no_room(out)
     assert not os.path.exists(out) and not [n for n in os.listdir(folder) if n.endswith(".tmp")]
+
+
+def half_way():
+    x, steps = torch.ones(3), iter("aab")
+
+    def step():
+        x.mul_(2)
+        if next(steps) == "b":
+            raise ValueError("no more data")
+    return step
 
 
 def no_room(out):
@@ -123,35 +157,54 @@ def groups(folder):
 
 
 def experts():
-    """Tokens to two experts on each rank, by numbers that came from the others."""
+    """Tokens to experts by numbers that came from the other ranks: each line with a read says so, and the others read none."""
     x, route = torch.ones(8, 4), nn.Linear(4, 4)
 
     def step():
         scores = route(x)
-        n = torch.tensor([1, 3, 2, 2])
-        got = torch.empty_like(n)
-        dist.all_to_all_single(got, n)
-        sizes = got.tolist()                                  # 1
-        out = torch.empty(sum(sizes) + 1, 4)
-        if (got > 2).any():                                   # 2
+        own = torch.tensor([1, 3, 2, 2])
+        got = torch.empty_like(own)
+        dist.all_to_all_single(got, own)
+        sizes = got.tolist()                                  # read
+        table = got.numpy().copy()                            # read
+        most = int(got.max())                                 # read
+        if (got > 2).any():                                   # read
             scores = scores * 2
-        dist.all_to_all_single(out, torch.ones(9, 4)[:8].contiguous(), [s + (i == 0) for i, s in enumerate(sizes)], n.tolist())
-        best = out[out[:, 0] > 0]                             # 3
-        return best, got.sum().item(), torch.nonzero(got)     # 4, 5
+        while got[0] > most:                                  # read
+            break
+        sent = [s + (i == 0) for i, s in enumerate(sizes)]
+        out = torch.empty(sum(sent), 4)
+        dist.all_to_all_single(out, torch.ones(8, 4), sent, own.tolist())   # uneven
+        best = out[out[:, 0] > 0]                             # read
+        out[out[:, 1] > 2] = torch.zeros(4)                   # read
+        out[out[:, 1] > 3] = 0
+        chosen = torch.masked_select(out, out > 0)            # read
+        places = torch.nonzero(got)                           # read
+        rows, = torch.where(got > 1)                          # read
+        each = torch.repeat_interleave(torch.arange(4), got)  # read
+        kinds = torch.unique(got)                             # read
+        same = torch.equal(got, own)                          # read
+        counts = torch.bincount(got)                          # read
+        kept = scores[scores[:, 0] > 0], own.sum().item(), own.numpy(), torch.nonzero(own), torch.where(out > 0, out, 0), got * 2
+        return table, best, chosen, places, rows, each, kinds, same, counts, kept
     return step
+
+
+def marked(word):
+    with open(__file__, encoding="utf-8") as file:
+        return [i + 1 for i, line in enumerate(file) if line.rstrip().endswith(f"# {word}")]
 
 
 def reads(folder):
     path = f"{folder}/moe.json"
     summary = tessera.torch.trace(experts, 1, 4, path)
-    with open(__file__, encoding="utf-8") as file:
-        lines = file.read().split("\n")
-    named = {i + 1 for i, line in enumerate(lines) if line.rstrip().endswith(("# 1", "# 2", "# 3", "# 4, 5"))}
-    places = {int(w.split(": ")[0].rsplit(":", 1)[1]) for w in summary.warnings}
-    assert named <= places, f"reads in lines {named}, warnings {summary.warnings}"
-    uneven = [w for w in summary.warnings if "even ones are taken" in w]
-    assert len(uneven) == 1, summary.warnings
-    assert len(places - named) == 1, f"invented: {summary.warnings}"
+    lines = [int(w.split(": ")[0].rsplit(":", 1)[1]) for w in summary.warnings]
+    assert sorted(lines) == sorted(marked("read") + marked("uneven")), summary.warnings
+    for line, warning in zip(lines, summary.warnings):
+        assert __file__ in warning and ("even ones are taken" in warning) == (line in marked("uneven")), warning
+    with open(path, encoding="utf-8") as file:
+        calls = [e["args"] for e in json.load(file)["traceEvents"] if e["cat"] == "communication"]
+    assert [(c["in_bytes"], c["out_bytes"]) for c in calls] == [(32, 32), (128, 128)], calls
     fails(lambda: tessera.torch.trace(experts, 1, 4, path, strict=True), "trace_script_test.py", "tolist")
 
 
@@ -160,6 +213,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         refused(folder)
         scripts(folder)
+        several(folder)
         groups(folder)
         reads(folder)
     print("all passed")

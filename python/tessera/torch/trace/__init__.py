@@ -13,7 +13,7 @@ The package is a function, too. docs/pytorch.md is the guide, docs/formats.md ha
                    DDP's reducer for fake tensors, CUDA's operators on a CPU, regions of torch.compile, scripts that ask for a
                    GPU where there is none, and versions of PyTorch
     _run.py        a step that a function builds; __main__.py: an unmodified script (_script.py), several ranks (_ranks.py)
-    _file.py       the trace file, version 2; _summary.py: its numbers
+    _file.py       the trace file, version 2; _summary.py: its numbers; _patches.py: what is other in PyTorch meanwhile
 """
 import sys
 import types

@@ -12,8 +12,9 @@ from ._script import trace_script
 
 def options():
     parser = argparse.ArgumentParser(prog="python -m tessera.torch.trace", usage="%(prog)s [options] -- SCRIPT [ARGUMENTS]",
-                                     description="Plays one rank of a PyTorch training script without the others and writes what one "
-                                     "step computes, sends and holds, for tessera simulate --trace. docs/pytorch.md is the guide.")
+                                     description="Plays one rank of a PyTorch training script without the others and writes what "
+                                     "one step computes, sends and holds, for tessera simulate --trace. docs/pytorch.md is the "
+                                     "guide.")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--rank", type=int, help="the rank to play")
     which.add_argument("--ranks", help="several, one process each: all, corners (first and last of every group), or 0,5,7; "
@@ -21,8 +22,8 @@ def options():
     parser.add_argument("--world-size", type=int, required=True, help="ranks of the job")
     parser.add_argument("--out", required=True, help="the trace file")
     parser.add_argument("--device", choices=DEVICES, default="cpu", help="cpu; meta: fake tensors, without memory; cuda: times")
-    parser.add_argument("--kernels", choices=CHOICES, help="operators as a CPU composes them or as CUDA has them; default: cuda with "
-                        "--device meta, else cpu")
+    parser.add_argument("--kernels", choices=CHOICES, help="operators as a CPU composes them or as CUDA has them; default: cpu "
+                        "with --device cpu, else cuda")
     parser.add_argument("--after", type=int, default=2, help="steps of the optimiser before the recorded one (2)")
     parser.add_argument("--strict", action="store_true", help="warnings are errors")
     parser.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

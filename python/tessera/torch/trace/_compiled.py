@@ -6,20 +6,20 @@ All their operators and collectives are seen, one by one; what a compiler would 
 import inspect
 import sys
 
+from ._patches import put
 from ._received import place
 
 
 def run_eagerly(recorder, stack):
     """Until the stack is left, no region is compiled; compiled ones that run in the recorded step are told to the recorder."""
     from torch._dynamo import eval_frame
-    original = eval_frame._callback_from_stance
 
     def callback_from_stance(callback):
         if callback not in (None, False) and recorder.recording:
-            recorder.warn(f"{place()}: the region {_name(sys._getframe(1).f_locals['fn'])} of torch.compile runs uncompiled: its operators "
-                          "are recorded one by one, without what the compiler would fuse")
-    stack.callback(setattr, eval_frame, "_callback_from_stance", original)
-    eval_frame._callback_from_stance = callback_from_stance
+            region = _name(sys._getframe(1).f_locals["fn"])
+            recorder.warn(f"{place()}: the region {region} of torch.compile runs uncompiled: its operators are recorded one by "
+                          "one, without what the compiler would fuse")
+    put(stack, eval_frame, "_callback_from_stance", callback_from_stance)
 
 
 def _name(region):

@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ._error import TraceError
+from ._patches import put
 
 
 def _is_cuda(value):
@@ -81,23 +82,20 @@ class Event(torch.cpu.Event):
 
 
 _MEMORY = 80 << 30
+_NAME = "a GPU that is not there"
 _CUDA = {
-    "is_available": lambda: True, "is_initialized": lambda: True, "is_current_stream_capturing": lambda: False, "device_count": lambda: 1, "current_device": _zero, "init": _nothing,
-    "set_device": _nothing, "device": _context, "stream": _context, "set_stream": _nothing, "Stream": Stream, "Event": Event,
-    "current_stream": lambda *args: Stream(), "default_stream": lambda *args: Stream(), "synchronize": _nothing, "empty_cache": _nothing,
-    "manual_seed": _nothing, "manual_seed_all": _nothing, "seed_all": _nothing, "memory_allocated": _zero, "max_memory_allocated": _zero,
-    "memory_reserved": _zero, "max_memory_reserved": _zero, "reset_peak_memory_stats": _nothing, "memory_stats": lambda *args: {},
-    "mem_get_info": lambda *args: (_MEMORY, _MEMORY), "get_device_name": lambda *args: "a GPU that is not there",
-    "get_device_capability": lambda *args: (9, 0), "is_bf16_supported": lambda *args, **kwargs: True,
-    "get_device_properties": lambda *args: _Properties(name="a GPU that is not there", total_memory=_MEMORY, major=9, minor=0),
+    "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "is_current_stream_capturing": lambda: False,
+    "is_bf16_supported": lambda *args, **kwargs: True,
+    "device_count": lambda: 1, "current_device": _zero, "set_device": _nothing, "device": _context,
+    "get_device_name": lambda *args: _NAME, "get_device_capability": lambda *args: (9, 0),
+    "get_device_properties": lambda *args: _Properties(name=_NAME, total_memory=_MEMORY, major=9, minor=0),
+    "Stream": Stream, "Event": Event, "stream": _context, "set_stream": _nothing, "synchronize": _nothing,
+    "current_stream": lambda *args: Stream(), "default_stream": lambda *args: Stream(),
+    "manual_seed": _nothing, "manual_seed_all": _nothing, "seed_all": _nothing,
+    "empty_cache": _nothing, "memory_allocated": _zero, "max_memory_allocated": _zero, "memory_reserved": _zero,
+    "max_memory_reserved": _zero, "reset_peak_memory_stats": _nothing, "memory_stats": lambda *args: {},
+    "mem_get_info": lambda *args: (_MEMORY, _MEMORY),
 }
-
-
-def put(stack, place, name, value):
-    """An attribute until the stack is left."""
-    own = name in vars(place)
-    stack.callback(setattr, place, name, getattr(place, name)) if own else stack.callback(delattr, place, name)
-    setattr(place, name, value)
 
 
 def without_gpu(stack):
@@ -138,7 +136,7 @@ def _first_moved(stack, kind, name):
 
 
 def convert_parameters(stack):
-    """Module.to() and its kin on fake parameters, which PyTorch swaps in place and refuses where something refers to them weakly."""
+    """Module.to() and its kin on fake parameters: PyTorch swaps them in place, and not where something refers to them weakly."""
     def apply(self, fn, recurse=True):
         memo = {}                        # parameters that modules share stay shared
         for module in self.modules() if recurse else [self]:
@@ -148,7 +146,8 @@ def convert_parameters(stack):
                 if parameter not in memo:
                     with torch.no_grad():
                         value = fn(parameter)
-                    memo[parameter] = parameter if value is parameter else torch.nn.Parameter(value, parameter.requires_grad)
+                    same = value is parameter
+                    memo[parameter] = parameter if same else torch.nn.Parameter(value, parameter.requires_grad)
                 module._parameters[key] = memo[parameter]
             for key, buffer in module._buffers.items():
                 if buffer is not None:

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ._error import TraceError
+from ._patches import put
 
 
 class _Bucket:
@@ -223,7 +224,8 @@ class Reducer:
     @torch.no_grad()
     def _finish(self):
         self.expects = False
-        unreached = [i for i, node in enumerate(self.accumulators) if self.params[i].grad is None] if self.used_work is not None else []
+        searched = self.used_work is not None
+        unreached = [i for i, p in enumerate(self.params) if p.grad is None] if searched else []
         waited = False
         for bucket in self.buckets:
             result = bucket.future.wait()
@@ -272,5 +274,4 @@ def on_fakes(stack):
     for name, value in (("Reducer", Reducer), ("Logger", Logger), ("_register_comm_hook", _hook),
                         ("_register_builtin_comm_hook", _builtin_hook), ("_verify_params_across_processes", lambda *args: None)):
         if hasattr(dist, name):
-            stack.callback(setattr, dist, name, getattr(dist, name))
-            setattr(dist, name, value)
+            put(stack, dist, name, value)

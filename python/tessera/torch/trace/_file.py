@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_file.py - a record as a trace file of version 2 (docs/formats.md), whole or not at all."""
+"""_file.py - a record as a trace file of version 2 (docs/formats.md), written whole or not at all.
+
+The head is the first line and an event is one line each, plain or, where the name ends in .gz, packed.
+"""
 import gzip
 import json
 import os
@@ -9,42 +12,60 @@ import torch
 from ._error import TraceError
 
 _TRACKS = {"compute": 0, "communication": 1, "wait": 2}
+_NAMES = ("operators", "collectives", "waits")
 
 
-def document(recorder, stands_for, device):
-    """The lines of the file. The order of events stands for times that were not measured: one microsecond each."""
+def head_of(recorder, stands_for, device):
     peak, parts, at = recorder.storages.peak()
-    # Storages of events by the order of their first use, so that runs that differ in their warm-up agree.
-    numbers = {}
-    for event in recorder.events:
-        for key in ("reads", "writes"):
-            event["args"][key] = [numbers.setdefault(n, len(numbers)) for n in event["args"][key]]
     where = recorder.events[min(at, len(recorder.events) - 1)]["args"].get("module", "") if recorder.events else ""
-    head = {"tessera_trace": 2, "rank": recorder.rank, "ranks": recorder.world_size, "stands_for": list(stands_for),
-            "torch": torch.__version__.split("+")[0], "device": device, "kernels": recorder.kernels, "peak_bytes": peak, "peak_event": at, "peak_module": where,
-            "memory": parts, "warnings": list(recorder.warnings)}
-    yield '{"otherData": ' + json.dumps(head) + ',\n"traceEvents": [\n'
-    time, last = 0.0, len(recorder.events) - 1
-    for i, event in enumerate(recorder.events):
-        took = event["args"].get("ns", 1000) / 1000
-        whole = {"name": event["name"], "cat": event["cat"], "ph": "X", "pid": recorder.rank, "tid": _TRACKS[event["cat"]],
-                 "ts": round(time, 3), "dur": took, "args": event["args"]}
+    return {"tessera_trace": 2, "rank": recorder.rank, "ranks": recorder.world_size, "stands_for": list(stands_for),
+            "torch": torch.__version__.split("+")[0], "device": device, "kernels": recorder.kernels, "peak_bytes": peak,
+            "peak_event": at, "peak_module": where, "memory": parts, "warnings": list(recorder.warnings)}
+
+
+def events_of(recorder):
+    """Where nothing was timed, `ts` and `dur` are the order: one microsecond an event."""
+    yield _name_of("process", recorder.rank, 0, f"rank {recorder.rank} of {recorder.world_size}")
+    for track, name in enumerate(_NAMES):
+        yield _name_of("thread", recorder.rank, track, name)
+    numbers = {}                         # of storages by their first use, so that runs that differ in their warm-up agree
+    time = 0.0
+    for event in recorder.events:
+        args = dict(event["args"])
+        for key in ("reads", "writes"):
+            args[key] = [numbers.setdefault(n, len(numbers)) for n in args[key]]
+        took = args.get("ns", 1000) / 1000
+        yield {"name": event["name"], "cat": event["cat"], "ph": "X", "pid": recorder.rank, "tid": _TRACKS[event["cat"]],
+               "ts": round(time, 3), "dur": took, "args": args}
         time += took
-        yield json.dumps(whole, separators=(",", ":")) + (",\n" if i < last else "\n")
-    yield "]}\n"
 
 
-def write(path, recorder, stands_for, device):
-    """The file under a temporary name, then renamed: a failure leaves what was there before."""
+def _name_of(what, rank, track, name):
+    """Of the process or a track, for Perfetto."""
+    return {"name": f"{what}_name", "cat": "__metadata", "ph": "M", "pid": rank, "tid": track, "args": {"name": name}}
+
+
+def check(path):
+    """Before a program is played for minutes: whether the file can be there."""
+    folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+    if not os.path.isdir(folder):
+        raise TraceError(f"{path}: cannot be written: no folder {folder}")
+    if os.path.isdir(path):
+        raise TraceError(f"{path}: cannot be written: it is a folder")
+
+
+def write(path, head, events):
+    """Writes under a temporary name, then renames: a failure leaves what was there before."""
     path = os.fspath(path)
-    folder = os.path.dirname(os.path.abspath(path))
-    temporary = os.path.join(folder, f".tessera-{os.getpid()}-trace.tmp")
+    temporary = os.path.join(os.path.dirname(os.path.abspath(path)), f".tessera-{os.getpid()}-trace.tmp")
     try:
-        opened = gzip.open(temporary, "wt", encoding="utf-8") if path.endswith(".gz") else open(temporary, "w", encoding="utf-8")
-        with opened as file:
-            for line in document(recorder, stands_for, device):
-                file.write(line)
-            file.flush()
+        with _opened(path, temporary, "wt") as file:
+            file.write('{"otherData": ' + json.dumps(head) + ',\n"traceEvents": [')
+            comma = "\n"
+            for event in events:
+                file.write(comma + json.dumps(event, separators=(",", ":")))
+                comma = ",\n"
+            file.write("\n]}\n")
         os.replace(temporary, path)
     except OSError as error:
         try:
@@ -52,3 +73,12 @@ def write(path, recorder, stands_for, device):
         except OSError:
             pass
         raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def read(path):
+    with _opened(path, path, "rt") as file:
+        return json.load(file)
+
+
+def _opened(path, name, how):
+    return (gzip.open if os.fspath(path).endswith(".gz") else open)(name, how, encoding="utf-8")

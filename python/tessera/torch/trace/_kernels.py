@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass_type
 
+from ._patches import put
+
 CHOICES = ("cpu", "cuda")
 
 
@@ -75,18 +77,15 @@ def _attention(original):
 
 def of_cuda(recorder, stack):
     """Until the stack is left, CUDA's operators are recorded."""
-    def put(place, name, value):
-        stack.callback(setattr, place, name, getattr(place, name))
-        setattr(place, name, value)
     if hasattr(torch.ops.aten, "_fused_rms_norm_backward"):
-        put(torch, "rms_norm", _rms_norm(torch.rms_norm, recorder))
-    put(F, "dropout", _dropout(F.dropout))
-    put(F, "scaled_dot_product_attention", _attention(F.scaled_dot_product_attention))
+        put(stack, torch, "rms_norm", _rms_norm(torch.rms_norm, recorder))
+    put(stack, F, "dropout", _dropout(F.dropout))
+    put(stack, F, "scaled_dot_product_attention", _attention(F.scaled_dot_product_attention))
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
     known = optimizer._get_foreach_kernels_supported_devices
-    put(optimizer, "_get_foreach_kernels_supported_devices", lambda: [*known(), "cpu"])
+    put(stack, optimizer, "_get_foreach_kernels_supported_devices", lambda: [*known(), "cpu"])
     for known_types in (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types):
         stack.callback(known_types.remove, FakeTensor)
         known_types.append(FakeTensor)

@@ -16,6 +16,7 @@ from ._operators import bytes_of, dtype_name, operator_of, tensors_of
 from ._received import of_engine, place
 from ._storages import ACTIVATIONS, GRADIENTS, OPTIMIZER, PARAMETERS, TEMPORARIES, Storages
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _FAKE = _TorchDispatchModeKey.FAKE
 _graph_task = torch._C._current_graph_task_id
 
@@ -59,7 +60,7 @@ class Recorder(TorchDispatchMode):
             return self._collective(func, operator, args, kwargs)
         if _dispatch_mode(_FAKE) is not self.fake:
             return func(*args, **kwargs)  # DTensor finds out shapes
-        if operator.quiet:
+        if operator.quiet or operator.view:   # a view computes nothing, and its storage is the one that it looks at
             return func(*args, **kwargs)
         if self.fake is not None and not types and _in_mesh():
             with _disable_current_modes():
@@ -160,13 +161,6 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         end.record()
         return result, (begin, end)
-
-    def finish_timers(self):
-        if self._timers:
-            torch.cuda.synchronize()
-        for args, (begin, end) in self._timers:
-            args["ns"] = int(1e6 * begin.elapsed_time(end))
-        self._timers = []
 
     # ---- reads on the host ----
 
@@ -282,12 +276,17 @@ class Recorder(TorchDispatchMode):
 
     def end(self):
         self.recording = False
-        self.finish_timers()
+        self.storages.end()
+        if self._timers:
+            torch.cuda.synchronize()
+        for args, (begin, end) in self._timers:
+            args["ns"] = int(1e6 * begin.elapsed_time(end))
+        self._timers = []
 
 
 def inner_tensors(tensor):
     """What a wrapper holds, or the tensor itself."""
-    if not is_traceable_wrapper_subclass_type(type(tensor)):
+    if type(tensor) in _PLAIN or not is_traceable_wrapper_subclass_type(type(tensor)):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()
     held = [getattr(tensor, name) for name in names]
@@ -307,4 +306,6 @@ def _in_mesh():
 
 
 def _numbers(entries):
-    return [e.number for e in entries] if len(entries) < 2 else sorted({e.number for e in entries})
+    if len(entries) == 1:
+        return [entries[0].number]
+    return sorted({e.number for e in entries})

@@ -13,16 +13,16 @@ from torch.utils.flop_counter import flop_registry
 from . import _received
 
 # Operators without a kernel besides views: they reserve memory, or ask a tensor for what it is.
-_NOTHING = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_", "lift_fresh", "detach",
-            "detach_", "_local_scalar_dense", "is_same_size", "is_pinned", "size", "stride", "sym_size", "alias", "requires_grad_",
-            "record_stream", "_unsafe_view", "is_nonzero"}
+_NOTHING = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_", "detach_", "lift_fresh",
+            "_unsafe_view", "_local_scalar_dense", "is_nonzero", "is_same_size", "is_pinned", "size", "stride", "sym_size",
+            "requires_grad_", "record_stream"}
 
 # Operators that write an argument without saying so in their schema, and its position.
 _WRITES = {"fsdp::all_gather_copy_in": [1]}
 
 # In-place operators that do not read what they change.
-_OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "exponential_", "random_", "trunc_normal_", "_foreach_copy_",
-               "_foreach_zero_"}
+_OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "exponential_", "random_", "trunc_normal_",
+               "_foreach_copy_", "_foreach_zero_"}
 
 _NAMES = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16", torch.int64: "long",
           torch.int32: "int", torch.int16: "short", torch.int8: "char", torch.uint8: "byte", torch.bool: "bool"}
@@ -97,7 +97,7 @@ def _overwritten(given, made, written):
 
 class Operator:
     """What the schema of a function says; made once for each."""
-    __slots__ = ("func", "name", "space", "skip", "written", "formula", "short", "causal", "quiet", "host", "traffic", "collective")
+    __slots__ = ("func", "name", "space", "view", "skip", "written", "formula", "short", "causal", "quiet", "host", "traffic", "collective")
 
     def __init__(self, func):
         schema = func._schema
@@ -111,9 +111,10 @@ class Operator:
             written = [(i, a) for i, a in written if a.name != "grads"]
         only_written = self.short in _OVERWRITES or all(a.is_out for _, a in written)
         self.written = [(i, schema.arguments[i].name) for i in _WRITES.get(schema.name, [i for i, _ in written])]
-        view = not self.written and any(r.alias_info is not None for r in schema.returns)
+        gives_alias = any(r.alias_info is not None for r in schema.returns)
         self.quiet = self.space in ("prim", "profiler")   # passed on without a look at tensors
-        self.skip = view or self.space == "aten" and self.short in _NOTHING
+        self.view = gives_alias and not self.written and self.short != "lift_fresh"
+        self.skip = self.space == "aten" and self.short in _NOTHING
         self.causal = next((i for i, a in enumerate(schema.arguments) if a.name == "is_causal"), None)
         self.formula = flop_registry.get(func.overloadpacket) if hasattr(func, "overloadpacket") else None
         self.host = _received.host_read(self)

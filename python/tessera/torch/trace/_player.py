@@ -13,6 +13,7 @@ from . import _compiled, _cuda, _ddp, _kernels, _received, _versions
 from ._error import TraceError
 from ._mode import Recorder
 from ._modules import Modules
+from ._patches import put
 
 DEVICES = ("cpu", "meta", "cuda")
 _active = None
@@ -71,8 +72,7 @@ class Player:
                     _cuda.without_gpu(stack)
                 stack.enter_context(fake)
             self.recorder = Recorder(self.rank, self.world_size, fake, self.device == "cuda", self.strict, self.kernels)
-            self.recorder.storages.watch()
-            stack.callback(self.recorder.storages.unwatch)
+            self.recorder.storages.watch(stack)
             self._watch_labels(stack)
             _compiled.run_eagerly(self.recorder, stack)
             if self.kernels == "cuda" and self.device != "cuda":
@@ -107,20 +107,18 @@ class Player:
             def real(*args, _original=original, **kwargs):
                 with _disable_current_modes():
                     return _original(*args, **kwargs)
-            setattr(DeviceMesh, name, functools.wraps(original)(real))
-            stack.callback(setattr, DeviceMesh, name, original)
+            put(stack, DeviceMesh, name, functools.wraps(original)(real))
 
     def _watch_groups(self, stack):
         """A call in a process group without this rank, which PyTorch passes over."""
-        place, original = dist.distributed_c10d, dist.distributed_c10d._warn_not_in_group
+        original = dist.distributed_c10d._warn_not_in_group
 
         def not_in_group(operation):
             if self.recorder.recording:
-                self.recorder.warn(f"{_received.place()}: {operation} in a process group that rank {self.rank} is not in: nothing is "
-                                   "recorded")
+                self.recorder.warn(f"{_received.place()}: {operation} in a process group that rank {self.rank} is not in: nothing "
+                                   "is recorded")
             original(operation)
-        stack.callback(setattr, place, "_warn_not_in_group", original)
-        place._warn_not_in_group = not_in_group
+        put(stack, dist.distributed_c10d, "_warn_not_in_group", not_in_group)
 
     # ---- what tensors are for ----
 
@@ -153,7 +151,7 @@ class Player:
         recorder = self.recorder
         self.recording = contextlib.ExitStack()
         recorder.modules = self.recording.enter_context(Modules())
-        self.recording.enter_context(_received.HostReads(recorder.noted))
+        _received.watch(self.recording, recorder.noted)
         recorder.begin()
 
     def end(self):

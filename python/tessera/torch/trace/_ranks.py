@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """_ranks.py - several ranks of a script, one process each; equal records are kept once.
 
-Without a list the corners: the first and the last rank of every process group that a played rank is in, until there are no new
-ones.
+Without a list the corners: the first and the last rank of every process group that a played rank is in, and its peers, until
+there are no new ones.
 """
+import hashlib
 import json
 import os
 import subprocess
 import sys
 
+from . import _file
 from ._error import TraceError
 
 LIMIT = 4096
@@ -36,9 +38,13 @@ def listed(text, world_size):
     return ranks
 
 
+def _steps(document):
+    return (event for event in document["traceEvents"] if event["ph"] == "X")
+
+
 def _corners(document):
     found = set()
-    for event in document["traceEvents"]:
+    for event in _steps(document):
         args = event["args"]
         if "group" in args:
             first, count, stride = args["group"]
@@ -50,16 +56,11 @@ def _corners(document):
     return found
 
 
-def _load(path):
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
-
-
 def _work(document):
-    """What must be equal: events with the groups as seen from the rank, and memory."""
+    """A hash of what must be equal: events with process groups and peers as seen from the rank, and memory."""
     rank = document["otherData"]["rank"]
-    events = []
-    for event in document["traceEvents"]:
+    found = hashlib.sha256(json.dumps(document["otherData"]["memory"]).encode())
+    for event in _steps(document):
         args = dict(event["args"])
         if "group" in args:
             first, count, stride = args.pop("group")
@@ -69,47 +70,40 @@ def _work(document):
         if "peer" in args:
             args["peer"] -= rank
         args.pop("ns", None)
-        events.append((event["name"], event["cat"], args))
-    return json.dumps([events, document["otherData"]["memory"]])
+        found.update(json.dumps([event["name"], event["cat"], args]).encode())
+    return found.digest()
+
+
+def _few(n):
+    if n > LIMIT:
+        raise TraceError(f"{n} ranks are to be played, at most {LIMIT} can be; give --ranks with fewer")
 
 
 def play(ranks, world_size, out, arguments):
-    """Plays each rank with `python -m tessera.torch.trace --rank`; returns (paths that are kept, warnings)."""
+    """Plays each rank with `python -m tessera.torch.trace --rank`; returns (path, ranks that it stands for) of each kept file."""
     waiting = [0, world_size - 1] if ranks is None else list(ranks)
+    _few(len(waiting))
     done, kept = set(), {}
     while waiting:
         rank = waiting.pop(0)
         if rank in done:
             continue
         done.add(rank)
-        if len(done) > LIMIT:
-            raise TraceError(f"more than {LIMIT} ranks; give --ranks with fewer")
         path = path_of(out, rank)
         status = subprocess.run([sys.executable, "-m", "tessera.torch.trace", "--rank", str(rank), "--world-size", str(world_size),
                                  "--out", path, *arguments]).returncode
         if status:
             raise TraceError(f"rank {rank}: failed with exit code {status}")
-        document = _load(path)
+        document = _file.read(path)
         if ranks is None:
-            waiting += sorted(_corners(document) - done)
-        key = _work(document)
-        if key in kept:
-            kept[key][1].append(rank)
+            waiting += sorted(_corners(document) - done - set(waiting))
+            _few(len(done) + len(waiting))
+        first, stands_for = kept.setdefault(_work(document), (path, []))
+        stands_for.append(rank)
+        if first != path:
             os.unlink(path)
-        else:
-            kept[key] = (path, [rank])
     for path, stands_for in kept.values():
         if len(stands_for) > 1:
-            _stand_for(path, stands_for)
-    return [(path, stands_for) for path, stands_for in kept.values()]
-
-
-def _stand_for(path, ranks):
-    with open(path, encoding="utf-8") as file:
-        first, rest = file.readline(), file.read()
-    rank = json.loads(first[len('{"otherData": '):-2])["rank"]
-    first = first.replace(f'"stands_for": [{rank}]', f'"stands_for": {json.dumps(ranks)}', 1)
-    temporary = path + ".tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(first + rest)
-    os.replace(temporary, path)
+            document = _file.read(path)
+            _file.write(path, {**document["otherData"], "stands_for": stands_for}, document["traceEvents"])
+    return list(kept.values())

@@ -12,6 +12,8 @@ import sys
 
 import torch
 
+from ._patches import put
+
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -61,30 +63,13 @@ def host_read(operator):
     return None
 
 
-class HostReads:
-    """tolist and numpy on CPU tensors, which no dispatch mode sees: as long as it is entered they are told first."""
-
-    def __init__(self, noted):
-        self.noted = noted               # noted(tensor, how)
-
-    def __enter__(self):
-        for name, how in _METHODS.items():
-            setattr(torch.Tensor, name, self._told(getattr(torch.Tensor, name), how))
-
-    def __exit__(self, *error):
-        for name in _METHODS:
-            if name in _OWN:
-                setattr(torch.Tensor, name, _OWN[name])
-            else:
-                delattr(torch.Tensor, name)
-
-    def _told(self, original, how):
+def watch(stack, noted):
+    """Until the stack is left noted(tensor, how) hears of tolist and numpy first, which no dispatch mode sees on a CPU."""
+    def told(original, how):
         @functools.wraps(original)
         def method(tensor, *args, **kwargs):
-            self.noted(tensor, how)
+            noted(tensor, how)
             return original(tensor, *args, **kwargs)
         return method
-
-
-_METHODS = {"tolist": "tolist", "numpy": "numpy", "__array__": "numpy"}
-_OWN = {name: torch.Tensor.__dict__[name] for name in _METHODS if name in torch.Tensor.__dict__}
+    for name, how in (("tolist", "tolist"), ("numpy", "numpy"), ("__array__", "numpy")):
+        put(stack, torch.Tensor, name, told(getattr(torch.Tensor, name), how))

@@ -8,15 +8,23 @@ from ._player import Player
 from ._summary import summary_of
 
 
+def write(player, path):
+    recorder = player.recorder
+    _file.write(path, _file.head_of(recorder, [player.rank], player.device), _file.events_of(recorder))
+
+
 def set_aside(player, path):
     """Writes what was recorded of a step that failed half way beside `path`; the sentence that says so."""
-    if not player.recorder.events:
+    recorder = player.recorder
+    if not recorder.events:
         return ""
     aside = os.fspath(path) + ".partial"
-    player.recorder.recording = False
-    player.recorder.finish_timers()
-    _file.write(aside, player.recorder, [player.rank], player.device)
-    return f"; the {len(player.recorder.events)} events recorded until then are in {aside}"
+    recorder.end()
+    try:
+        write(player, aside)
+    except TraceError as error:          # the reason of the step's failure counts more
+        return f"; {error}"
+    return f"; the {len(recorder.events)} events recorded until then are in {aside}"
 
 
 def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, kernels=None):
@@ -31,6 +39,7 @@ def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, ke
         raise TraceError(f"tessera.torch.trace: build is {build!r}, must be a function that returns the step")
     if not isinstance(warmup, int) or warmup < 0:
         raise TraceError(f"tessera.torch.trace: warmup is {warmup!r}, must be a number of steps, 0 or more")
+    _file.check(out)
     with Player(rank, world_size, device, strict, kernels) as player:
         step = build()
         if not callable(step):
@@ -43,5 +52,5 @@ def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, ke
         except Exception as error:
             raise TraceError(f"tessera.torch.trace: the recorded step failed: {error}{set_aside(player, out)}") from error
         player.end()
-    _file.write(out, player.recorder, [rank], device)
+    write(player, out)
     return summary_of(player.recorder, os.fspath(out))

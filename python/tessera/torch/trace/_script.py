@@ -4,17 +4,22 @@
 init_process_group gives the fake group whatever backend is asked for. The recording begins after the step number `after` of the
 first optimiser and ends after its next one, where the script ends, too.
 """
+import contextlib
+import functools
+import multiprocessing.process
 import os
 import runpy
 import sys
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
 from . import _file
 from ._error import TraceError
+from ._patches import put
 from ._player import Player
-from ._run import set_aside
+from ._run import set_aside, write
 from ._summary import summary_of
 
 
@@ -44,88 +49,76 @@ def _environment(rank, world_size):
             "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
 
 
-def _refuse_processes():
+def _refuse_processes(stack):
     """A script that starts its own processes would leave the played rank: a sentence."""
-    import torch.multiprocessing as processes
-
-    def refuse(*args, **kwargs):
-        raise TraceError("tessera.torch.trace: the script starts processes of its own (torch.multiprocessing); give one that "
-                         "torchrun could start")
-    original = {name: getattr(processes, name) for name in ("spawn", "start_processes", "Process")}
-    for name in original:
-        setattr(processes, name, refuse)
-    return lambda: [setattr(processes, name, value) for name, value in original.items()]
+    def start(process):
+        raise TraceError("tessera.torch.trace: the script starts processes of its own (multiprocessing); give one that torchrun "
+                         "could start")
+    put(stack, multiprocessing.process.BaseProcess, "start", start)
 
 
-def _load_here():
+def _load_here(stack):
     """Workers of a DataLoader would load in processes of their own: it loads here instead."""
-    from torch.utils.data import DataLoader
-    original = DataLoader.__init__
+    made = DataLoader.__init__
 
-    def made(self, *args, **kwargs):
-        if kwargs.get("num_workers"):
-            for name in ("num_workers", "prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"):
-                kwargs.pop(name, None)
-        kwargs.pop("pin_memory", None)
-        original(self, *args, **kwargs)
-    DataLoader.__init__ = made
-
-    def restore():
-        DataLoader.__init__ = original
-    return restore
+    @functools.wraps(made)
+    def without_workers(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        self.num_workers, self.timeout, self.pin_memory = 0, 0, False
+    put(stack, DataLoader, "__init__", without_workers)
 
 
-def _lead_init():
+def _lead_init(stack):
     """init_process_group of the script: the group is there, a second call is an error as PyTorch has it."""
-    original, seen = dist.init_process_group, []
+    calls = 0
 
-    def init_process_group(backend=None, *args, **kwargs):
-        if seen and dist.is_initialized():
-            raise TraceError("tessera.torch.trace: the script calls init_process_group twice")
-        seen.append(backend)
+    def init_process_group(*args, **kwargs):
+        nonlocal calls
+        calls += 1
         if not dist.is_initialized():
             raise TraceError("tessera.torch.trace: the script destroyed the process group and makes another")
-    dist.init_process_group = dist.distributed_c10d.init_process_group = init_process_group
+        if calls > 1:
+            raise TraceError("tessera.torch.trace: the script calls init_process_group twice")
+    for place in (dist, dist.distributed_c10d):
+        put(stack, place, "init_process_group", init_process_group)
 
-    def restore():
-        dist.init_process_group = dist.distributed_c10d.init_process_group = original
-    return restore
+
+def _lead_script(stack, path, arguments, rank, world_size):
+    """What the script finds, and what is put back behind it."""
+    def restore(environment, words, folders):
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv, sys.path[:] = words, folders
+    stack.callback(restore, dict(os.environ), list(sys.argv), list(sys.path))
+    os.environ.update(_environment(rank, world_size))
+    sys.argv, sys.path[0] = [path, *arguments], os.path.dirname(os.path.abspath(path))
+    _refuse_processes(stack)
+    _load_here(stack)
+    _lead_init(stack)
 
 
 def trace_script(path, arguments, rank, world_size, out, after=2, device="cpu", strict=False, kernels=None):
     """Runs a script as one rank and writes its step; returns a Summary."""
     if not os.path.isfile(path):
         raise TraceError(f"{path}: no such script")
-    saved = dict(os.environ), list(sys.argv), list(sys.path)
-    os.environ.update(_environment(rank, world_size))
+    _file.check(out)
     player = Player(rank, world_size, device, strict, kernels)
     player.on_step = steps = _Steps(player, after)
-    undo = []
-    try:
-        with player:
-            undo = [_refuse_processes(), _load_here(), _lead_init()]
-            sys.argv, sys.path[0] = [path, *arguments], os.path.dirname(os.path.abspath(path))
-            try:
-                runpy.run_path(path, run_name="__main__")
-            except _Finished:
-                pass
-            except TraceError:
-                raise
-            except (Exception, SystemExit) as error:
-                if isinstance(error, SystemExit) and not error.code:
-                    pass
-                else:
-                    raise TraceError(f"{path}: failed: {_why(error)}{set_aside(player, out)}") from error
-    finally:
-        for one in undo:
-            one()
-        os.environ.clear()
-        os.environ.update(saved[0])
-        sys.argv, sys.path[:] = saved[1], saved[2]
+    with contextlib.ExitStack() as stack, player:
+        _lead_script(stack, path, arguments, rank, world_size)
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except _Finished:
+            pass
+        except TraceError as error:
+            raise TraceError(f"{error}{set_aside(player, out)}") from error
+        except (Exception, SystemExit) as error:
+            if not isinstance(error, SystemExit) or error.code:
+                raise TraceError(f"{path}: failed: {_why(error)}{set_aside(player, out)}") from error
     if steps.count <= after:
         raise TraceError(f"{path}: ended after {steps.count} steps of an optimiser, {after + 1} are needed" if steps.count else
                          f"{path}: never called an optimiser; steps end where an optimiser of torch.optim does")
-    _file.write(out, player.recorder, [rank], device)
+    write(player, out)
     return summary_of(player.recorder, os.fspath(out))
 
 

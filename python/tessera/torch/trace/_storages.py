@@ -9,6 +9,8 @@ import weakref
 
 import torch
 
+from ._patches import put
+
 KINDS = ("parameters", "gradients", "optimizer", "activations", "temporaries")
 PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, TEMPORARIES = range(5)
 
@@ -28,10 +30,10 @@ class Storages:
         self.entries = {}                # id of a storage: its entry
         self.kinds = []                  # by number
         self.live = 0
-        self.log = None                  # (number, bytes more, event) of the recorded step
+        self.log = None                  # (number, bytes more, event) of the step that is recorded
+        self.recorded = []               # that of the step that was
         self.events = None               # list of its events
         self.kind = ACTIVATIONS          # of new ones
-        self._resize = None
 
     def find(self, tensor):
         storage = tensor.untyped_storage()
@@ -76,8 +78,8 @@ class Storages:
 
     # ---- resize, which no dispatch mode sees ----
 
-    def watch(self):
-        self._resize = resize = torch.UntypedStorage.resize_
+    def watch(self, stack):
+        resize = torch.UntypedStorage.resize_
 
         def resize_(storage, size):
             result = resize(storage, size)
@@ -85,12 +87,7 @@ class Storages:
             if entry is not None:
                 self._change(entry, storage.nbytes())
             return result
-        torch.UntypedStorage.resize_ = resize_
-
-    def unwatch(self):
-        if self._resize is not None:
-            torch.UntypedStorage.resize_ = self._resize
-            self._resize = None
+        put(stack, torch.UntypedStorage, "resize_", resize_)
 
     # ---- the recorded step ----
 
@@ -101,14 +98,17 @@ class Storages:
                 self.log.append((entry.number, entry.size, 0))
             entry.received = False
 
+    def end(self):
+        self.recorded, self.log = self.log, None
+
     def peak(self):
         """(bytes, parts of them, event at which they were reached) of the recorded step."""
         now = most = at = place = 0
-        for i, (_, more, event) in enumerate(self.log):
+        for i, (_, more, event) in enumerate(self.recorded):
             now += more
             if now > most:
                 most, at, place = now, i, event
         parts = [0] * len(KINDS)
-        for number, more, _ in self.log[:at + 1]:
+        for number, more, _ in self.recorded[:at + 1]:
             parts[self.kinds[number]] += more
         return most, dict(zip(KINDS, parts)), place

@@ -17,10 +17,10 @@ class Summary:
     warnings: List[str]
 
     def __str__(self):
-        calls = ", ".join(f"{n} {op} of {size / 1e6:.1f} MB" for op, (n, size) in sorted(self.collectives.items())) or "no collectives"
+        calls = ", ".join(f"{n} {op} of {size / 1e6:.1f} MB" for op, (n, size) in sorted(self.collectives.items()))
         parts = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in self.memory.items() if size)
-        return (f"rank {self.rank} of {self.world_size}: {self.operators} operators, {self.flop / 1e12:.3f} TFLOP; {calls}; "
-                f"peak {self.peak_bytes / 1e9:.2f} GB ({parts}); {self.path}")
+        return (f"rank {self.rank} of {self.world_size}: {self.operators} operators, {self.flop / 1e12:.3f} TFLOP; "
+                f"{calls or 'no collectives'}; peak {self.peak_bytes / 1e9:.2f} GB ({parts}); {self.path}")
 
 
 def summary_of(recorder, path):

@@ -4,6 +4,8 @@ import sys
 
 import torch
 
+from ._patches import put
+
 OLDEST, NEWEST = (2, 6), (2, 15)
 
 
@@ -19,8 +21,7 @@ def fill_in(stack):
     """Until the stack is left: streams of CPUs in torch 2.6 lack two methods that FSDP2 calls and that do nothing later."""
     for name, method in (("record_event", _record_event), ("wait_event", lambda stream, event: None)):
         if not hasattr(torch.cpu.Stream, name):
-            setattr(torch.cpu.Stream, name, method)
-            stack.callback(delattr, torch.cpu.Stream, name)
+            put(stack, torch.cpu.Stream, name, method)
 
 
 def _record_event(stream, event=None):

@@ -5,7 +5,7 @@
     timeline_check.py FILE.json[.gz]...
 
 Of each file: a JSON object with traceEvents; complete events have name, category, time and duration;
-events of a track nest or are apart, to the nanosecond; every process and track has a name;
+events of a track nest or are apart, to the nanosecond; every process and track has a name, tracks from 1;
 communication has group, call, op and bytes, begins and ends together on all members that are written,
 and its calls are numbered without a gap; a wait ends where the next event of its track begins; values
 of memory are not negative and in the order of time. Prints what it counted; the first mistake ends it.
@@ -85,6 +85,7 @@ def check(path):
         else:
             need(kind == "X", f"an event of the kind {kind}")
             need(event["cat"] in CATS, f"the category {event['cat']}")
+            need(event["tid"] > 0, f"rank {pid}: a track 0, which Perfetto puts into track {pid}")
             begin, length = nanoseconds(event["ts"]), nanoseconds(event["dur"])
             need(begin >= 0 and length >= 0 and event["name"], f"\"{event['name']}\" from {begin} for {length} ns")
             counts[event["cat"]] = counts.get(event["cat"], 0) + 1

@@ -103,12 +103,18 @@ int tess__program_channel(tess__program_row *row, const tess__program_event *e)
     return TESS__PROGRAM_STREAMS + row->channels++;
 }
 
+int tess__program_row_streams(tess__program_row *row)
+{
+    const tess__program *p = row->program;
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->events[i].kind == TESS__PROGRAM_CALL &&
+            tess__program_channel(row, &p->events[i]) < 0)
+            return -1;
+    return TESS__PROGRAM_STREAMS + row->channels;
+}
+
 int tess__program_streams(const tess__program *p)
 {
     tess__program_row row = {.program = p};
-    for (int64_t i = 0; i < p->n; i++)
-        if (p->events[i].kind == TESS__PROGRAM_CALL &&
-            tess__program_channel(&row, &p->events[i]) < 0)
-            return -1;
-    return TESS__PROGRAM_STREAMS + row.channels;
+    return tess__program_row_streams(&row);
 }

@@ -25,5 +25,7 @@ tess_status tess__program_row_prepare(tess__program_row *row);
 /* The stream of a call: one for each process group, and for each peer and direction; -1: there are
  * too many. */
 int tess__program_channel(tess__program_row *row, const tess__program_event *e);
+/* All streams of a row; -1: there are too many. */
+int tess__program_row_streams(tess__program_row *row);
 
 #endif

@@ -3,14 +3,15 @@
  *
  *   {"traceEvents": [
  *   {"ph":"M","pid":3,"name":"process_name","args":{"name":"rank 3"}},
- *   {"ph":"M","pid":3,"tid":0,"name":"thread_name","args":{"name":"compute"}},
- *   {"ph":"X","pid":3,"tid":0,"ts":12.345,"dur":0.5,"name":"qkv","cat":"compute"},
- *   {"ph":"X","pid":3,"tid":1,"ts":13.5,"dur":1,"name":"reduce","cat":"communication",
+ *   {"ph":"M","pid":3,"tid":1,"name":"thread_name","args":{"name":"compute"}},
+ *   {"ph":"X","pid":3,"tid":1,"ts":12.345,"dur":0.5,"name":"qkv","cat":"compute"},
+ *   {"ph":"X","pid":3,"tid":2,"ts":13.5,"dur":1,"name":"reduce","cat":"communication",
  *    "args":{"group":"tp:0+1x8","call":0,"op":"all_reduce","bytes":4096,"pass":"3F2"}},
  *   {"ph":"C","pid":3,"ts":14.5,"name":"memory","args":{"state":1000,"activations":20}}]}
  *
- * Times are microseconds with three decimals, made from nanoseconds without a rounding. Written
- * piece by piece: the file is never in memory.
+ * Times are microseconds with three decimals, made from nanoseconds without a rounding. A stream is
+ * the track behind its number, from 1: Perfetto puts a track 0 into that of the process's number.
+ * Written piece by piece: the file is never in memory.
  */
 #include "file/json_write.h"
 #include "file/out.h"
@@ -116,7 +117,7 @@ static void put_head(writer *w, int rank, int stream, int64_t begin, int64_t end
     put(w, w->events++ ? ",\n{\"ph\":\"X\",\"pid\":" : "{\"ph\":\"X\",\"pid\":");
     put_int(w, rank);
     put(w, ",\"tid\":");
-    put_int(w, stream);
+    put_int(w, stream + 1);
     put(w, ",\"ts\":");
     put_us(w, begin);
     put(w, ",\"dur\":");
@@ -197,7 +198,7 @@ static tess_status put_rank_names(writer *w, const tess_timeline *t, const tess_
     put(w, text);
     for (int s = 0; s < t->streams; s++) {
         char name[64] = "";
-        if (view->named && s >= view->named)
+        if (view->stream && s >= view->named)
             view->stream(view->user, rank, s, name);
         else
             snprintf(name, sizeof name, "%s", view->streams[s]);
@@ -207,7 +208,7 @@ static tess_status put_rank_names(writer *w, const tess_timeline *t, const tess_
             text, sizeof text,
             ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":"
             "\"%s\"}}",
-            rank, s, name);
+            rank, s + 1, name);
         TESS_TRY(make_room(w));
         put(w, text);
     }

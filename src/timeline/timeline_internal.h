@@ -150,9 +150,9 @@ tess_status tess__timeline_mark_critical(tess_timeline *t);
 
 /* What the caller knows of rows and streams. A rank is written with the operations of its row. */
 typedef struct tess__view {
-    const char *const *streams; /* names; those beyond `named` by the function `stream` */
-    int named;                  /* 0: all of them */
-    const char *const *ops;     /* of calls */
+    const char *const *streams; /* names; with the function `stream` those below `named` */
+    int named;
+    const char *const *ops; /* of calls */
     const int32_t *ranks, *rows;
     int n;
     int tags;                    /* 1: tags of operations are names, -1: none */

@@ -50,7 +50,7 @@ tess_status tess_timeline_stream(const tess_timeline *t, int rank, int stream, c
     TESS_TRY(tess__check_range(__func__, "rank", rank, 0, (t->view ? t->ranks : t->rows) - 1));
     TESS_TRY(tess__check_range(__func__, "stream", stream, 0, t->streams - 1));
     text[0] = '\0';
-    if (view->named && stream >= view->named)
+    if (view->stream && stream >= view->named)
         view->stream(view->user, rank, stream, text);
     else
         snprintf(text, 64, "%s", view->streams[stream]);

@@ -13,6 +13,7 @@ JSON
 tessera simulate --trace p.json --cluster h100
 tessera simulate --trace p.json --cluster h100 --set system.era=torchtitan-2025 --timeline t.json >/dev/null
 "$CASES/../../tools/timeline_check.py" t.json
+python3 -c 'import json; print([e["args"]["name"] for e in json.load(open("t.json"))["traceEvents"] if e["ph"] == "M"])'
 tessera simulate --trace p.json --cluster h200 --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)

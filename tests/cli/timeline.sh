@@ -15,7 +15,7 @@ python3 "$check" bad.json 2>&1 | cut -d: -f1-2 | sed 's/[0-9+x]*$//'
 python3 - <<'PY'
 import json
 file = json.load(open("t.json"))
-first, second = [event for event in file["traceEvents"] if event.get("tid") == 0 and event["ph"] == "X"][:2]
+first, second = [event for event in file["traceEvents"] if event.get("tid") == 1 and event["ph"] == "X"][:2]
 first["dur"] = round(second["ts"] + second["dur"] / 2 - first["ts"], 3)
 json.dump(file, open("bad.json", "w"))
 PY

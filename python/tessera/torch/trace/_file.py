@@ -11,8 +11,8 @@ import torch
 
 from ._error import TraceError
 
-_TRACKS = {"compute": 0, "communication": 1, "wait": 2}
-_NAMES = ("operators", "collectives", "waits")
+# Tracks of Perfetto, which would put a track 0 into that of the process's number.
+_TRACKS = {"compute": (1, "operators"), "communication": (2, "collectives"), "wait": (3, "waits")}
 
 
 def head_of(recorder, stands_for, device):
@@ -26,7 +26,7 @@ def head_of(recorder, stands_for, device):
 def events_of(recorder):
     """Where nothing was timed, `ts` and `dur` are the order: one microsecond an event."""
     yield _name_of("process", recorder.rank, 0, f"rank {recorder.rank} of {recorder.world_size}")
-    for track, name in enumerate(_NAMES):
+    for track, name in _TRACKS.values():
         yield _name_of("thread", recorder.rank, track, name)
     numbers = {}                         # of storages by their first use, so that runs that differ in their warm-up agree
     time = 0.0
@@ -35,7 +35,7 @@ def events_of(recorder):
         for key in ("reads", "writes"):
             args[key] = [numbers.setdefault(n, len(numbers)) for n in args[key]]
         took = args.get("ns", 1000) / 1000
-        yield {"name": event["name"], "cat": event["cat"], "ph": "X", "pid": recorder.rank, "tid": _TRACKS[event["cat"]],
+        yield {"name": event["name"], "cat": event["cat"], "ph": "X", "pid": recorder.rank, "tid": _TRACKS[event["cat"]][0],
                "ts": round(time, 3), "dur": took, "args": args}
         time += took
 

@@ -206,6 +206,13 @@ def reads(folder):
         calls = [e["args"] for e in json.load(file)["traceEvents"] if e["cat"] == "communication"]
     assert [(c["in_bytes"], c["out_bytes"]) for c in calls] == [(32, 32), (128, 128)], calls
     fails(lambda: tessera.torch.trace(experts, 1, 4, path, strict=True), "trace_script_test.py", "tolist")
+    fails(lambda: tessera.torch.trace(experts, 1, 4, path, device="meta"), f"{__file__}:{marked('read')[1]}: the program reads a value",
+          "fake tensors have none; device cpu plays it")
+    masked = SCRIPT.replace("torch.ones(2, 8)", "torch.ones(2, 8)[torch.ones(2) > 0]")
+    script = f"{folder}/masked.py"
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(masked)
+    fails(lambda: trace_script(script, [], 1, 4, path, device="meta"), "masked.py:9: the program reads a value")
 
 
 def main():

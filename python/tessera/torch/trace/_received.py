@@ -34,6 +34,22 @@ def place():
     return "an unknown place"
 
 
+_NO_VALUE = ("DataDependentOutputException", "DynamicOutputShapeException", "UnsupportedFakeTensorException")
+
+
+def no_value(error):
+    """The sentence of an error of PyTorch about a value that a fake tensor does not have; None of other errors."""
+    if type(error).__name__ not in _NO_VALUE and "not supported for tensor subclasses" not in str(error):
+        return None
+    where, trace = "an unknown place", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not name.startswith((_TORCH, _HERE, "<")):
+            where = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{where}: the program reads a value, and fake tensors have none; device cpu plays it"
+
+
 def of_engine():
     """Whether PyTorch's own code reads, called by the backward pass and not by a program: DDP, for parameters that no rank used."""
     frame = sys._getframe(1)

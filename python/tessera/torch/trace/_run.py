@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """_run.py - trace(): a step that a function builds, as one rank of many."""
+import contextlib
 import os
 
 from . import _file
 from ._error import TraceError
 from ._player import Player
+from ._received import no_value
 from ._summary import summary_of
 
 
@@ -27,6 +29,18 @@ def set_aside(player, path):
     return f"; the {len(recorder.events)} events recorded until then are in {aside}"
 
 
+@contextlib.contextmanager
+def explained(player):
+    """What PyTorch says of values that fake tensors do not have becomes a sentence with the place."""
+    try:
+        yield
+    except Exception as error:
+        sentence = no_value(error) if player.device == "meta" else None
+        if sentence is None:
+            raise
+        raise TraceError(sentence) from error
+
+
 def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, kernels=None):
     """Plays rank `rank` of `world_size` and writes what one step does to the trace file `out`.
 
@@ -41,14 +55,16 @@ def trace(build, rank, world_size, out, warmup=2, device="cpu", strict=False, ke
         raise TraceError(f"tessera.torch.trace: warmup is {warmup!r}, must be a number of steps, 0 or more")
     _file.check(out)
     with Player(rank, world_size, device, strict, kernels) as player:
-        step = build()
-        if not callable(step):
-            raise TraceError(f"tessera.torch.trace: build() returned {step!r}, must be the step, a function")
-        for _ in range(warmup):
-            step()
+        with explained(player):
+            step = build()
+            if not callable(step):
+                raise TraceError(f"tessera.torch.trace: build() returned {step!r}, must be the step, a function")
+            for _ in range(warmup):
+                step()
         player.begin()
         try:
-            step()
+            with explained(player):
+                step()
         except Exception as error:
             raise TraceError(f"tessera.torch.trace: the recorded step failed: {error}{set_aside(player, out)}") from error
         player.end()

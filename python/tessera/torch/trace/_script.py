@@ -19,7 +19,7 @@ from . import _file
 from ._error import TraceError
 from ._patches import put
 from ._player import Player
-from ._run import set_aside, write
+from ._run import explained, set_aside, write
 from ._summary import summary_of
 
 
@@ -107,7 +107,8 @@ def trace_script(path, arguments, rank, world_size, out, after=2, device="cpu", 
     with contextlib.ExitStack() as stack, player:
         _lead_script(stack, path, arguments, rank, world_size)
         try:
-            runpy.run_path(path, run_name="__main__")
+            with explained(player):
+                runpy.run_path(path, run_name="__main__")
         except _Finished:
             pass
         except TraceError as error:

@@ -2,18 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """guide_test.py - the examples of docs/python.md and docs/pytorch.md that import torch run; those of several ranks on 2 processes.
 
-    PYTHONPATH=build/release/python python tests/torch/guide_test.py
+    PYTHONPATH=build/release/python python tests/torch/guide_test.py --tessera PROGRAM
+
+The commands of pytorch.md run, too, with a script for their train.py.
 """
+import argparse
 import contextlib
 import doctest
 import io
 import os
 import re
+import shlex
+import subprocess
 import sys
 import tempfile
 
 import tessera.torch
 from processes import run
+from trace_script_test import SCRIPT
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
 
@@ -21,6 +27,25 @@ DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "doc
 def examples(guide):
     with open(os.path.join(DOCS, guide), encoding="utf-8") as file:
         return [e for e in re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL) if "torch" in e]
+
+
+def commands(guide):
+    with open(os.path.join(DOCS, guide), encoding="utf-8") as file:
+        return [shlex.split(line[2:]) for line in file if line.startswith("$ ")]
+
+
+def play(tessera):
+    """The examples of pytorch.md in their order: the step, then what is made of its record, then a script."""
+    for example in examples("pytorch.md"):
+        exec(compile(example, "pytorch.md", "exec"), {})
+    with open("train.py", "w", encoding="utf-8") as file:
+        file.write(SCRIPT)
+    found = commands("pytorch.md")
+    for program, *words in found:
+        done = subprocess.run([{"tessera": tessera, "python": sys.executable}[program], *words], capture_output=True, text=True)
+        assert done.returncode == 0, f"{program} {' '.join(words)}: {done.stderr}"
+    assert len(found) >= 5 and os.path.getsize("step.json.gz") > 0, found
+    print(f"{len(found)} commands of pytorch.md")
 
 
 def run_rank(rank, ranks, example):
@@ -31,13 +56,13 @@ def run_rank(rank, ranks, example):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tessera", required=True)
+    given = parser.parse_args()
     found = examples("python.md")
     assert len(found) >= 3, f"{len(found)} examples with torch in python.md"
-    played = examples("pytorch.md")
-    assert len(played) >= 1, "no example in pytorch.md"
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for example in played:
-            exec(compile(example, "pytorch.md", "exec"), {})
+        play(given.tessera)
     for example in found:
         if "attention_of_a_rank" in example:
             print(run(2, run_rank, example))

@@ -101,12 +101,27 @@ def same_operators(real, played):
     return not played - real and more <= GLOO, (sorted(more), [json.loads(o) for o in played - real][:3])
 
 
+def shown(document):
+    """What Perfetto needs: every process and track has a name, tracks count from 1, and their events are apart."""
+    rank = document["otherData"]["rank"]
+    named = {e["tid"] for e in document["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name"}
+    ends = {}
+    for e in document["traceEvents"]:
+        assert e["pid"] == rank and e["name"], e
+        if e["ph"] == "X":
+            assert e["tid"] in named and e["tid"] > 0 and e["dur"] >= 0 and e["ts"] >= ends.get(e["tid"], 0), e
+            ends[e["tid"]] = e["ts"] + e["dur"]
+    assert ends, "no event"
+
+
 def play(name, ranks, rank, folder, device):
     path = f"{folder}/played.json"
     with quiet():
         tessera.torch.trace(builder(name, ranks), rank, ranks, path, device=device, kernels="cpu")
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        document = json.load(file)
+    shown(document)
+    return document
 
 
 def work(document):

@@ -92,12 +92,15 @@ static void softmax_take_back(const tess__attn_bwd *job, tess__attn_scratch *w, 
 {
     const tess__attn_tile *t = &job->tile;
     const size_t nq = (size_t)t->n, half = (size_t)t->clusters * nq;
+    const float *taken[TESS_CHUNK];
+    for (int i = 0; i < n; i++)
+        taken[i] = job->weights + t->labels[w->rows[i]] * nq;
     for (int q = 0; q < t->n; q += VL) {
         const vf m = vf_load(w->m + q), delta = vf_load(w->l + q);
         const int left = t->n - q, whole = left >= VL;
         float *s = w->st + q, *g = w->dt + q, *dq = w->bt + q;
         for (int i = 0; i < n; i++, s += TESS_SCORE_LD, g += TESS_SCORE_LD, dq += TESS_SCORE_LD) {
-            const float *back = job->weights + t->labels[w->rows[i]] * nq + q;
+            const float *back = taken[i] + q;
             const vf back_p = whole ? vf_load(back) : vf_load_first(back, left);
             const vf back_g = whole ? vf_load(back + half) : vf_load_first(back + half, left);
             const vf p = vf_exp2(vf_load(s) - m), ds = p * (vf_load(g) - delta);

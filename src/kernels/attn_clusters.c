@@ -59,8 +59,9 @@ void TESS_K(tess__attn_nearest)(const tess__nearest *x, int64_t begin, int64_t e
 void TESS_K(tess__attn_cluster_sums)(const tess__attn_tile *t, double *sums, int64_t *count,
                                      tess__attn_scratch *w)
 {
-    cluster_cursor at = clusters_start(t, w);
+    cluster_cursor at;
     int n;
+    clusters_start(t, w, &at);
     if (sums != w->sum)
         memset(sums, 0, (size_t)t->clusters * 2 * (size_t)t->dim * sizeof *sums);
     while ((n = clusters_next(t, w, &at)) > 0) {

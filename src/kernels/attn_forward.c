@@ -122,9 +122,10 @@ static void take_keys(const tess__attn_tile *t, tess__attn_scratch *w, int n, in
 /* The list in the order of clusters, and then a virtual key for each. */
 static void walk_clusters(const tess__attn_tile *t, tess__attn_scratch *w)
 {
-    cluster_cursor at = clusters_start(t, w);
+    cluster_cursor at;
     int n, of[TESS_CLUSTERS_MAX];
     float dropped[TESS_CLUSTERS_MAX];
+    clusters_start(t, w, &at);
     while ((n = clusters_next(t, w, &at)) > 0) {
         chunk_pointers(t, w, n, 0, 0);
         clusters_add(t, w, &at, w->sum, n);

@@ -20,44 +20,56 @@
 /* Where the next chunk in the order of clusters begins. */
 typedef struct {
     key_cursor list;
-    int64_t listed;                  /* rows of the whole list */
+    int read;                        /* rows in w->listed that are not in w->sorted yet */
     int have, used;                  /* of w->sorted */
     int cluster;                     /* of the row at `used`, or an earlier one */
-    int ends[TESS_CLUSTERS_MAX + 1]; /* where the rows of each cluster end in w->sorted */
+    int ends[TESS_CLUSTERS_MAX + 1]; /* rows of cluster c - 1 among those read; then where those of
+                                        cluster c end in w->sorted */
+    uint8_t of[TESS_SORT];           /* clusters of the rows that were read */
 } cluster_cursor;
 
-/* Counts the listed rows of each cluster, and clears the sums. */
-VINLINE cluster_cursor clusters_start(const tess__attn_tile *t, tess__attn_scratch *w)
+/* Reads the next rows of the list and counts those of each cluster. */
+VINLINE void clusters_read(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at)
+{
+    int n = 0, more;
+    while (n < TESS_SORT && (more = keys_next(&t->keys, &at->list, w->listed + n)) > 0)
+        n += more;
+    memset(at->ends, 0, sizeof at->ends);
+    for (int i = 0; i < n; i++) {
+        at->of[i] = t->labels[w->listed[i]];
+        at->ends[at->of[i] + 1]++;
+    }
+    at->read = n;
+}
+
+/* Counts the listed rows of each cluster, and clears the sums. Labels lie far apart: those of a
+ * list that is sorted at once are looked up once. */
+VINLINE void clusters_start(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at)
 {
     memset(w->sum, 0, (size_t)t->clusters * 2 * (size_t)t->dim * sizeof *w->sum);
-    memset(w->count, 0, (size_t)t->clusters * sizeof *w->count);
-    cluster_cursor at = {.list = keys_start(&t->keys)};
-    key_cursor list = at.list;
-    for (int n; (n = keys_next(&t->keys, &list, w->rows)) > 0; at.listed += n)
+    at->list = keys_start(&t->keys);
+    at->have = at->used = at->cluster = 0;
+    clusters_read(t, w, at);
+    for (int c = 0; c < t->clusters; c++)
+        w->count[c] = at->ends[c + 1];
+    key_cursor rest = at->list;
+    for (int n; (n = keys_next(&t->keys, &rest, w->rows)) > 0;)
         for (int i = 0; i < n; i++)
             w->count[t->labels[w->rows[i]]]++;
-    return at;
 }
 
 /* Brings the next rows of the list into the order of clusters; rows of one keep their order. */
 VINLINE void clusters_sort(const tess__attn_tile *t, tess__attn_scratch *w, cluster_cursor *at)
 {
-    int n = 0, more, *place = at->ends;
-    memset(place, 0, sizeof at->ends);
-    while (n < TESS_SORT && (more = keys_next(&t->keys, &at->list, w->listed + n)) > 0)
-        n += more;
-    if (n == at->listed)
-        for (int c = 0; c < t->clusters; c++)
-            place[c + 1] = (int)w->count[c];
-    else
-        for (int i = 0; i < n; i++)
-            place[t->labels[w->listed[i]] + 1]++;
+    int *place = at->ends;
+    if (at->read == 0)
+        clusters_read(t, w, at);
     for (int c = 0; c < t->clusters; c++)
         place[c + 1] += place[c];
-    for (int i = 0; i < n; i++)
-        w->sorted[place[t->labels[w->listed[i]]]++] = w->listed[i];
-    at->have = n;
-    at->used = at->cluster = 0;
+    for (int i = 0; i < at->read; i++)
+        w->sorted[place[at->of[i]]++] = w->listed[i];
+    at->have = at->read;
+    at->read = at->used = at->cluster = 0;
 }
 
 /* Writes up to TESS_CHUNK row numbers to w->rows; returns how many, fewer only at the end. */

@@ -14,6 +14,7 @@ from ._lib import (ArgumentError, ArgumentTypeError, address, check, context, co
 
 TOKENS_MAX = 2**31 - 1
 Block = Union[int, Sequence[int], np.ndarray]  # tokens of a block, or the bounds of all
+Ranges = Sequence[Sequence[int]]  # (first, count) of each
 
 
 def _blocks(name: str, block: Block, tokens: int) -> tuple[int, int, Optional[np.ndarray]]:
@@ -40,6 +41,24 @@ def sel_shape(batch: int, heads: int, seq_q: int, seq_k: int, q_block: Block, k_
     if bounds_k is not None:
         shape.bounds_k = int64s(bounds_k)
     return shape, (bounds_q, bounds_k)
+
+
+def _ranges(name: str, ranges: Ranges) -> tuple[Any, int]:
+    """tess_row_range[] and its length."""
+    if any(np.shape(r) != (2,) for r in ranges):
+        raise ArgumentError(f"{name} is {ranges!r}, must be pairs (first, count)")
+    rows = [{"first": integer(f"{name}[{i}][0]", r[0], 0, TOKENS_MAX), "n": integer(f"{name}[{i}][1]", r[1], 1, TOKENS_MAX)}
+            for i, r in enumerate(ranges)]
+    return ffi.new("tess_row_range[]", rows), len(rows)
+
+
+def _touched(bounds: np.ndarray, ranges: tuple[Any, int]) -> np.ndarray:
+    """Which blocks have a token of these ranges."""
+    of = np.zeros(len(bounds) - 1, bool)
+    for i in range(ranges[1]):
+        first, end = ranges[0][i].first, ranges[0][i].first + ranges[0][i].n
+        of[max(np.searchsorted(bounds, first, "right") - 1, 0):np.searchsorted(bounds, end)] = True
+    return of
 
 
 class Measured(NamedTuple):
@@ -178,11 +197,57 @@ class Selection:
         shape, kept = sel_shape(s.batch, s.heads, s.tokens_q, s.tokens_k, q_block, k_block)
         return Selection(make("tess_selection", lib.tess_selection_coarsen, context(), self._p, shape))
 
-    def measure(self, q: np.ndarray, k: np.ndarray, *, scale: Optional[float] = None, every: int = 1) -> Measured:
+    def with_roles(self, *, pinned_k: Ranges = (), dense_q: Ranges = ()) -> Selection:
+        """The selection with tokens that must not be lost, such as those of a text or of the first frame.
+
+        Ranges are pairs (first, count) of tokens, ascending, without overlap. Key blocks with a token of pinned_k go into
+        every list; query blocks with one of dense_q attend to all keys. What the lists had they keep.
+        """
+        roles = ffi.new("tess_token_roles *")
+        roles.pinned_k, roles.n_pinned_k = kept_k = _ranges("pinned_k", pinned_k)
+        roles.dense_q, roles.n_dense_q = kept_q = _ranges("dense_q", dense_q)
+        offsets, indices = self.lists()
+        bounds_q, bounds_k = self.bounds
+        (batch, heads, _, n_k), (seq_q, seq_k) = self.shape, self.tokens
+        most = np.minimum(np.diff(offsets) + np.count_nonzero(_touched(bounds_k, kept_k)), n_k)
+        most[np.tile(_touched(bounds_q, kept_q), batch * heads)] = n_k
+        q_block, k_block = self.block
+        shape, kept = sel_shape(batch, heads, seq_q, seq_k, q_block or bounds_q, k_block or bounds_k)
+        made = Selection(make("tess_selection", lib.tess_selection_create, context(), shape, int(most.sum())))
+        check(lib.tess_selection_set_lists(made._p, int64s(offsets), int32s(indices)))
+        check(lib.tess_selection_roles(made._p, roles))
+        del kept, kept_k, kept_q
+        return made
+
+    def _of_queries(self, queries: Ranges, q: np.ndarray) -> tuple[Selection, np.ndarray]:
+        """The lists of the query blocks with a token of these ranges, and their rows of q."""
+        (batch, heads, n_q, _), (seq_q, seq_k) = self.shape, self.tokens
+        ranges, n = _ranges("queries", queries)
+        for i in range(n):
+            if ranges[i].first + ranges[i].n > seq_q:
+                raise ArgumentError(f"queries[{i}] is {ranges[i].n} rows from {ranges[i].first} on, must be of 0..{seq_q - 1}")
+        offsets, indices = self.lists()
+        bounds_q, bounds_k = self.bounds
+        of = _touched(bounds_q, (ranges, n))
+        counts, lists = np.diff(offsets), np.tile(of, batch * heads)
+        part = Selection.from_lists(np.concatenate(([0], np.cumsum(counts[lists]))), indices[np.repeat(lists, counts)],
+                                    batch=batch, heads=heads, seq_q=int(np.diff(bounds_q)[of].sum()), seq_k=seq_k,
+                                    q_block=np.concatenate(([0], np.cumsum(np.diff(bounds_q)[of]))), k_block=bounds_k)
+        return part, np.ascontiguousarray(q[:, :, np.repeat(of, np.diff(bounds_q))])
+
+    def measure(self, q: np.ndarray, k: np.ndarray, *, scale: Optional[float] = None, every: int = 1,
+                queries: Optional[Ranges] = None) -> Measured:
         """How much of the softmax of q and k, (batch, heads, tokens, head_dim) float32, the selection holds.
 
-        Returns Measured(mass, recall). every: measures every n-th query block of each head.
+        Returns Measured(mass, recall). every: measures every n-th query block of each head. queries: measures the blocks with
+        a token of these ranges, pairs (first, count), such as those of one role.
         """
+        if queries is not None:
+            rows_of("q", q)
+            if q.shape[2] != self.tokens[0]:
+                raise ArgumentError(f"q has {q.shape[2]} tokens, must have {self.tokens[0]}")
+            part, rows = self._of_queries(queries, q)
+            return part.measure(rows, k, scale=scale, every=every)
         given, stats = ffi.new("tess_sel_measure_in *"), ffi.new("tess_sel_stats *")
         kept = fill_qk(given, q, k, self._view().shape, scale)
         given.every = integer("every", every, 1, TOKENS_MAX)

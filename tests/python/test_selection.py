@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 import tessera
-from reference import random_bounds, random_selection
+from reference import draw, random_bounds, random_selection
 
 
 class Selections(unittest.TestCase):
@@ -45,9 +45,36 @@ class Selections(unittest.TestCase):
                     part = tokens[:, :, bounds_q[g]:bounds_q[g + 1], bounds_k[u]:bounds_k[u + 1]]
                     np.testing.assert_array_equal(mask[:, :, g, u], part.any(axis=(2, 3)))
 
+    def test_roles_add_what_they_ask_for_and_no_more(self):
+        pinned, dense = [(0, 5), (7, 1), (60, 30)], [(3, 1), (64, 9)]
+        for bounds in (False, True):
+            selection, mask, _ = random_selection(5, bounds=bounds)
+            made = selection.with_roles(pinned_k=pinned, dense_q=dense)
+            has = [np.array([any(first < end and first + n > begin for first, n in ranges) for begin, end in zip(b, b[1:])])
+                   for ranges, b in zip((dense, pinned), selection.bounds)]
+            self.assertFalse(has[0].all() or has[1].all())
+            np.testing.assert_array_equal(made.to_mask(), mask | has[0][:, None] | has[1])
+            np.testing.assert_array_equal(selection.to_mask(), mask)
+            self.assertEqual(made.block, selection.block)
+            np.testing.assert_array_equal(selection.with_roles().to_mask(), mask)
+
+    def test_recall_is_measured_by_role(self):
+        q, k = draw(6, 1, 2, 96, 16), draw(7, 1, 2, 96, 16)
+        made = tessera.random(heads=2, seq_q=96, q_block=16, k_block=1, keys=8).with_roles(dense_q=[(0, 20)])
+        text, video = (made.measure(q, k, queries=[r]) for r in ((0, 32), (32, 64)))
+        self.assertAlmostEqual(text.recall, 1.0, places=6)
+        self.assertLess(video.recall, 0.7)
+        whole = made.measure(q, k)
+        self.assertAlmostEqual(whole.recall, (32 * text.recall + 64 * video.recall) / 96, places=6)
+        self.assertAlmostEqual(whole.mass, (32 * text.mass + 64 * video.mass) / 96, places=5)
+        both = made.measure(q, k, queries=[(0, 1), (95, 1)])
+        last = made.measure(q, k, queries=[(80, 16)])
+        self.assertAlmostEqual(both.recall, (1.0 + last.recall) / 2, places=6)
+
     def test_wrong_arguments_are_refused_by_name(self):
         mask, make = np.ones((2, 4, 4), bool), tessera.Selection.from_mask
         lists = dict(batch=1, heads=1, seq_q=4, seq_k=4, q_block=2, k_block=2)
+        roles, q = tessera.Selection.from_mask(mask, 16, 16, 64), draw(8, 1, 2, 64, 8)
         calls = {
             "mask has 4 query blocks, must have 5 for 65 tokens": lambda: make(mask, 16, 16, 65),
             "mask has 4 key blocks, must have 2 for 32 tokens": lambda: make(mask, 16, 16, 64, 32),
@@ -63,6 +90,12 @@ class Selections(unittest.TestCase):
             "indices is of float64, must be of integers": lambda: tessera.Selection.from_lists([0, 1, 1], [0.5], **lists),
             "indices has values outside": lambda: tessera.Selection.from_lists([0, 1, 1], [2**40], **lists),
             "is 2 in list 0, must be below 2": lambda: tessera.Selection.from_lists([0, 1, 1], [2], **lists),
+            r"pinned_k\[1\] is 2 rows from 3 on, must be 1 or more of 4": lambda: roles.with_roles(pinned_k=[(0, 4), (3, 2)]),
+            r"dense_q\[0\] is 2 rows from 63 on": lambda: roles.with_roles(dense_q=[(63, 2)]),
+            r"dense_q\[0\]\[1\] is 0, must be 1": lambda: roles.with_roles(dense_q=[(63, 0)]),
+            r"pinned_k is \(0, 4\), must be pairs": lambda: roles.with_roles(pinned_k=(0, 4)),
+            r"queries\[0\] is 2 rows from 63 on, must be of 0..63": lambda: roles.measure(q, q, queries=[(63, 2)]),
+            "q has 63 tokens, must have 64": lambda: roles.measure(q[:, :, 1:].copy(), q, queries=[(0, 2)]),
             "is 0 in list 0, must be above 1": lambda: tessera.Selection.from_lists([0, 2, 2], [1, 0], **lists),
         }
         for sentence, call in calls.items():

@@ -111,11 +111,17 @@ def markdown(results):
     return "\n".join(out) if out else "No run is complete yet.\n"
 
 
+def document(path):
+    """A document that gets tables between two marks."""
+    text = path.read_text() if path.is_file() else ""
+    if BEGIN not in text or END not in text:
+        raise SystemExit(f"results-long: --docs is {path}, must be a file with the lines {BEGIN!r} and {END!r}")
+    return text
+
+
 def put(path, text):
-    """Replaces what is between the two marks of a document."""
-    old = path.read_text()
-    if BEGIN not in old or END not in old:
-        raise SystemExit(f"results-long: {path} has no lines {BEGIN!r} and {END!r}")
+    """Replaces what is between the marks."""
+    old = document(path)
     new = old[:old.index(BEGIN) + len(BEGIN)] + "\n" + text + old[old.index(END):]
     if new != old:
         path.write_text(new)

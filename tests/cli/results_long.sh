@@ -1,7 +1,7 @@
 # scripts/results-long at a tiny size: in calls, with its checkpoints lost between two of them.
 tessera info | grep -q '^  oneDNN' || { echo 'this build has no oneDNN' >&2; exit 77; }
 long() {
-    python3 "$CASES/../../scripts/results-long" --tessera "$TESSERA" --keep keep --work work --data recall --arms c0,window \
+    "$CASES/../../scripts/results" --long --tessera "$TESSERA" --keep keep --work work --data recall --arms c0,window \
         --start 4 --steps 8 --side 32 --layers 1 --csv csv "$@" 2>&1 | sed -E 's/[+-][ 0-9.]+ %/X %/; s/\+-[ 0-9.]+/+-X/; s/[0-9.]+x/Nx/g'
     echo "exit ${PIPESTATUS[0]}"
 }
@@ -27,6 +27,7 @@ cp -r csv before
 printf 'Before.\n<!-- scripts/results-long -->\nold\n<!-- end of scripts/results-long -->\nAfter.\n' >doc.md
 long --seeds 1 --docs doc.md
 diff -r before csv && sed -E 's/[-+.0-9]+/N/g; /^\|/s/ N( N)*/ N/g' doc.md
+long --docs none.md --seeds 1
 long --steps 16 --plan
 long --steps 12 --plan
 long --arms c0,nearest --plan

@@ -130,6 +130,10 @@ static int check(problem *p, char *error)
     if (p->kind == PROBLEM_STEP && p->ranks < 2 && strcmp(p->strategy, "auto") != 0)
         return wrong(error, "%s: strategy is \"%s\", but ranks is 1, must be 2 or more", name,
                      p->strategy);
+    const int64_t tokens = p->tokens_q < p->tokens_k ? p->tokens_q : p->tokens_k;
+    if (p->kind == PROBLEM_ATTN && p->text > tokens)
+        return wrong(error, "%s: text is %lld, must be at most %lld, the tokens", name,
+                     (long long)p->text, (long long)tokens);
     const int64_t dim = p->kind == PROBLEM_SELECT ? p->rank : p->dim;
     const char *dim_name = p->kind == PROBLEM_SELECT ? "rank" : "dim";
     const int most = p->selector && strcmp(p->selector, "predictor") == 0 ? 64 : 256;
@@ -195,6 +199,7 @@ static int has_effect(const problem *p, const opt *key)
     case AT(unit):
     case AT(group): return p->kind == PROBLEM_SELECT || sparse;
     case AT(compensate): return sparse && p->compensate;
+    case AT(text): return p->kind != PROBLEM_ATTN || (sparse && p->text > 0);
     case AT(lists): return sparse;
     case AT(strategy_text):
         return p->kind == PROBLEM_CP || (p->ranks > 1 && strcmp(p->strategy, "auto") != 0);

@@ -39,7 +39,8 @@ typedef struct {
     const char *proxy;     /* of the predictor: "mean", "centre", "softmax" */
     int64_t rank;
     int64_t m, n, k;
-    int64_t layers, ffn, text;
+    int64_t layers, ffn;
+    int64_t text;     /* vectors of a step's prompt; of attn: tokens at the beginning */
     const char *keep; /* "all", "blocks" */
     int64_t seed;
     int64_t tokens; /* as given; tokens_q and tokens_k are what counts */

@@ -4,6 +4,7 @@
 
 #include "choices.h"
 #include "tessera/advanced/machine.h"
+#include "tessera/advanced/selection.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -101,13 +102,31 @@ static int32_t units_selected(const problem *p)
     return wanted < 1 ? 1 : (int32_t)wanted;
 }
 
+/* Indices that a text adds at most. */
+static int64_t text_room(const problem *p)
+{
+    const int64_t groups = (p->tokens_q + p->group - 1) / p->group,
+                  units = (p->tokens_k + p->unit - 1) / p->unit;
+    const int64_t dense = (p->text + p->group - 1) / p->group,
+                  pinned = (p->text + p->unit - 1) / p->unit;
+    return p->batch * p->heads * (groups * pinned + dense * units);
+}
+
 static tess_status empty_selection(workload *w, tess_selector *selector, const tess_select_in *in,
-                                   tess_selection **sel)
+                                   int64_t more, tess_selection **sel)
 {
     const tess_sel_shape shape = sel_shape(&w->p);
     int64_t capacity;
     TRY(tess_selector_capacity(selector, &shape, in, &capacity));
-    return tess_selection_create(w->c->ctx, &shape, capacity, sel);
+    return tess_selection_create(w->c->ctx, &shape, capacity + more, sel);
+}
+
+/* The first tokens are a text's. */
+static tess_status add_text(workload *w)
+{
+    const tess_row_range text = {0, w->p.text};
+    const tess_token_roles roles = {&text, 1, &text, 1};
+    return w->p.text > 0 ? tess_selection_roles(w->sel, &roles) : TESS_OK;
 }
 
 /* w->sel: as many units for every group, chosen at random for each. */
@@ -119,9 +138,11 @@ static tess_status select_at_random(workload *w)
     tess_status status = tess_selector_create(
         w->c->ctx, &(tess_selector_opts){.kind = TESS_SELECT_RANDOM}, &selector);
     if (status == TESS_OK)
-        status = empty_selection(w, selector, &in, &w->sel);
+        status = empty_selection(w, selector, &in, text_room(&w->p), &w->sel);
     if (status == TESS_OK)
         status = tess_selector_run(selector, &in, w->sel);
+    if (status == TESS_OK)
+        status = add_text(w);
     if (status == TESS_OK)
         status = tess_selection_view(w->sel, &lists);
     if (status == TESS_OK)
@@ -152,7 +173,7 @@ static tess_status make_selector(workload *w)
     w->in = (tess_select_in){
         .q = &w->low_q, .k = &w->low_k, .head_dim = (int)dim, .budget.keys = units_selected(p)};
     TRY(tess_selector_create(w->c->ctx, &w->rule, &w->selector));
-    return empty_selection(w, w->selector, &w->in, &w->chosen);
+    return empty_selection(w, w->selector, &w->in, 0, &w->chosen);
 }
 
 /* ---- the kinds ---------------------------------------------------------------------------- */

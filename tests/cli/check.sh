@@ -19,3 +19,7 @@ tessera check attn,heads=3,dim=64,tokens=2048,density=0.9,pass=bwd,group=128 | n
 # Queries with one key: dq and dk are 0, and what rounding leaves is measured against the terms that cancel.
 tessera check attn,heads=2,dim=64,tokens_q=64,tokens_k=1,pass=both | numbers
 tessera check attn,heads=2,dim=64,tokens_q=64,tokens_k=64,density=0.01,unit=1,group=16,pass=both --all | numbers
+# Tokens of a text: lists of two lengths, and queries with all keys.
+tessera check attn,heads=2,dim=32,tokens=200,density=0.1,unit=1,group=16,compensate=4,text=20,pass=both --all | numbers
+tessera check attn,tokens=10,text=11 2>&1
+echo "exit $?"

@@ -24,7 +24,10 @@ static void group_text(const void *user, int rank, const tess__tl_call *call, ch
 {
     const tess__meet_group *g = &((const names *)user)->r->groups[call->group];
     (void)rank;
-    list_ranks(g->ranks, g->n, text, 64);
+    if (g->kind) /* messages of each direction are numbered by themselves */
+        snprintf(text, 64, "%d>%d", g->ranks[g->kind == 2], g->ranks[g->kind == 1]);
+    else
+        list_ranks(g->ranks, g->n, text, 64);
 }
 
 static void program_stream(const tess__program_row *row, int stream, char text[64])

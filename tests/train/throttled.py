@@ -97,6 +97,25 @@ def run(args, folder):
     return steps_of(metrics), slow_from, text
 
 
+def numbers(steps, slow_from, planned, ranks):
+    """What a quiet machine is to be judged by; planned: first steps of plans that know the slow rank."""
+    if not planned or planned[0] - 1 == slow_from:
+        sys.exit(f"the new plan came for step {planned[0] if planned else len(steps) + 1} of {len(steps)}, "
+                 "before or after it there is none to compare: more --steps are needed")
+    before = statistics.median(s["imbalance_measured"] for s in steps[slow_from:planned[0] - 1])
+    after = statistics.median(s["imbalance_measured"] for s in steps[planned[-1] - 1:])
+    even = [s for s in steps[8:slow_from] if s["passes_predicted_ms"]]
+    step = statistics.median(s["step_ms"] for s in even)
+    print(f"before: passes over predicted {statistics.median(s['passes_ms'] / s['passes_predicted_ms'] for s in even):.3f}"
+          f", slowest over mean {statistics.median(s['imbalance_measured'] for s in even):.3f}, step {step:.1f} ms")
+    late = statistics.median(s["step_ms"] for s in steps[planned[-1] - 1:])
+    ideal = step * ranks / (ranks - 0.5)
+    print(f"after: step {late:.1f} ms, ideal {ideal:.1f} ms, ratio {late / ideal:.3f}; "
+          f"imbalance {before:.2f}, with the new plan {after:.2f}")
+    if after >= before:
+        sys.exit("the new plan is no more even")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tessera", required=True, type=lambda path: str(pathlib.Path(path).resolve()))
@@ -116,21 +135,9 @@ def main():
     slow = [(step, speeds) for step, speeds in plans if step > slow_from + 1 and speeds[-1] < 0.8 * max(speeds)]
     if not slow:
         sys.exit(f"rank {args.ranks - 1} had half of its time from step {slow_from} on, and no plan says so:\n{text}")
-    last = slow[-1][0]
-    before = statistics.median(s["imbalance_measured"] for s in steps[slow_from:slow[0][0] - 1])
-    after = statistics.median(s["imbalance_measured"] for s in steps[last - 1:])
-    print(f"slow from step {slow_from}, planned anew for step {slow[0][0]}: speeds {slow[-1][1]}; "
-          f"imbalance {before:.2f}, then {after:.2f}")
-    if args.numbers and after >= before:
-        sys.exit("the new plan is no more even")
+    print(f"slow from step {slow_from}, planned anew for step {slow[0][0]}: speeds {slow[-1][1]}")
     if args.numbers:
-        even = [s for s in steps[8:slow_from] if s["passes_predicted_ms"]]
-        step = statistics.median(s["step_ms"] for s in even)
-        print(f"before: passes over predicted {statistics.median(s['passes_ms'] / s['passes_predicted_ms'] for s in even):.3f}"
-              f", slowest over mean {statistics.median(s['imbalance_measured'] for s in even):.3f}, step {step:.1f} ms")
-        late = statistics.median(s["step_ms"] for s in steps[last - 1:])
-        ideal = step * args.ranks / (args.ranks - 0.5)
-        print(f"after: step {late:.1f} ms, ideal {ideal:.1f} ms, ratio {late / ideal:.3f}")
+        numbers(steps, slow_from, [step for step, _ in slow if step <= len(steps)], args.ranks)
 
 
 if __name__ == "__main__":

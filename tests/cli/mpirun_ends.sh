@@ -16,12 +16,14 @@ in_time() {
     [ $took -le $limit ] || usual
     [ $took -le $limit ] || echo "took $took s"
 }
-# Prints what the ranks say, not what the launcher adds, and the exit code.
+# Prints what the ranks say, without what the launcher adds and the progress of slow machines.
+said() { sed -n '/^tessera/{/ left$/!p}' err; }
+# Prints the exit code and what the ranks say.
 launch() {
     local start=$SECONDS
     timeout 120 "$mpirun" "$@" >out 2>err
     echo "exit $?"
-    grep '^tessera' err
+    said
     in_time
 }
 echo "a mismatch on a rank that does not print"
@@ -62,7 +64,7 @@ waits() {
 # Waits for the launcher: it fails in time, and no rank is left but those that wait to be buried.
 finish() {
     wait $! && echo "does not fail"
-    grep '^tessera' err
+    said
     in_time
     for rank in 0 1 2; do # the launcher may end a moment before the ranks that it killed
         while grep -q '^State:.*[RSDT] ' "/proc/$(cat pid.$rank)/status" 2>/dev/null; do

@@ -42,8 +42,8 @@ static const opt attn_keys[] = {
      .help = "1: a virtual key stands for the keys that were not selected; more: one for each of N "
              "clusters of keys"},
     {"text", 0, OPT_INT, AT(text), "N", "0", 0, TOKENS_MAX, .unit = "tokens",
-     .help = "the first N tokens are a text's: every query has their keys besides, and they have "
-             "all keys"},
+     .help = "the first N tokens are a text's: all queries attend to them, and they attend to all "
+             "keys"},
     {"pass", 0, OPT_CHOICE, AT(pass), "PASS", "fwd", .choices = passes,
      .help = "forward, backward, or one after the other"},
     {"storage", 0, OPT_CHOICE, AT(storage), "TYPE", "f32", .choices = storages,

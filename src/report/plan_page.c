@@ -3,7 +3,7 @@
  *
  * Numbers of all layers in all steps are kept: imbalance of the contiguous assignment and of the
  * plan, copies, times. The page has them as mean, least and most over the steps. What is drawn of a
- * single layer (plan_detail.c) is thinned to a size that a browser opens at once (plan_details.c).
+ * single layer (plan_detail.c) is thinned to a size that a browser opens at once (page_pieces.c).
  */
 #include "plan_page.h"
 
@@ -36,7 +36,7 @@ struct tess_plan_report {
     strategy_text *names;   /* (n_names): of the strategies, as they come */
     int64_t n_names;
     int64_t step_room, number_room, name_room;
-    tess__plan_details details;
+    tess__page_pieces details;
     tess__markup input, command, cluster;
 };
 
@@ -46,7 +46,7 @@ tess_status tess_plan_report_create(tess_ctx *ctx, const tess_plan_report_opts *
     TESS_REQUIRE(ctx, report);
     tess_plan_report *r = TESS_ALLOC_ZERO(ctx, sizeof *r);
     r->ctx = r->input.ctx = r->command.ctx = r->cluster.ctx = ctx;
-    r->details = (tess__plan_details){.ctx = ctx, .each_step = 1, .each_layer = 1};
+    r->details = (tess__page_pieces){.ctx = ctx, .each_step = 1, .each_layer = 1};
     r->first_layer = opts ? opts->first_layer : 0;
     tess__markup_print(&r->input, "%s", opts && opts->input ? opts->input : "");
     tess__markup_print(&r->command, "%s", opts && opts->command ? opts->command : "");
@@ -66,7 +66,7 @@ void tess_plan_report_destroy(tess_plan_report *report)
     tess__free(report->ctx, report->step);
     tess__free(report->ctx, report->numbers);
     tess__free(report->ctx, report->names);
-    tess__details_free(&report->details);
+    tess__pieces_free(&report->details);
     tess__markup_free(&report->input);
     tess__markup_free(&report->command);
     tess__markup_free(&report->cluster);
@@ -117,7 +117,7 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
                              const tess_work *work, const tess_work_info *shape, int index)
 {
     tess_plan_layer layer;
-    if (!tess__details_wants(&r->details, r->steps, index))
+    if (!tess__pieces_wants(&r->details, r->steps, index))
         return TESS_OK;
     TESS_TRY(tess_plan_layer_view(plan, index, &layer));
     const tess__detail detail = {
@@ -138,7 +138,7 @@ static tess_status add_layer(tess_plan_report *r, int64_t step, const tess_plan 
     r->masks |= shape->masks;
     tess_status status = tess__detail_add(&detail, shape->masks ? r->info.heads : 0, &text);
     if (status == TESS_OK)
-        status = tess__details_add(&r->details, r->steps, index, &text);
+        status = tess__pieces_add(&r->details, r->steps, index, &text);
     tess__markup_free(&text);
     return status;
 }
@@ -149,7 +149,7 @@ static tess_status add_step(tess_plan_report *r, int64_t step)
     const layer_numbers *n = r->numbers + r->layers - r->info.layers;
     tess__markup text = {.ctx = r->ctx};
     tess__jw w = tess__markup_json(&text, 4);
-    if (!tess__details_wants(&r->details, r->steps, -1))
+    if (!tess__pieces_wants(&r->details, r->steps, -1))
         return TESS_OK;
     tess__jw_begin(&w, NULL, '{');
     tess__jw_int(&w, "step", step);
@@ -164,7 +164,7 @@ static tess_status add_step(tess_plan_report *r, int64_t step)
     tess__jw_end(&w, '}');
     tess_status status = tess__jw_finish(&w);
     if (status == TESS_OK)
-        status = tess__details_add(&r->details, r->steps, -1, &text);
+        status = tess__pieces_add(&r->details, r->steps, -1, &text);
     tess__markup_free(&text);
     return status;
 }
@@ -217,10 +217,10 @@ tess_status tess_plan_report_add(tess_plan_report *report, int64_t step, const t
         report->layers = numbers;
         report->n_names = names;
         report->masks = masks;
-        tess__details_cut(&report->details, pieces);
+        tess__pieces_cut(&report->details, pieces);
         return status;
     }
-    tess__details_thin(&report->details, DETAIL_BYTES_MAX);
+    tess__pieces_thin(&report->details, DETAIL_BYTES_MAX);
     report->step[report->steps++] = step;
     return TESS_OK;
 }
@@ -357,7 +357,7 @@ static void add_data(const tess_plan_report *r, tess__markup *data)
     add_column(&w, "before", r, BEFORE);
     add_column(&w, "after", r, AFTER);
     add_column(&w, "ms", r, TIME);
-    tess__details_write(&r->details, &w);
+    tess__pieces_write(&r->details, &w);
     tess__jw_end(&w, '}');
 }
 

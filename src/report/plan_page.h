@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_page.h - what plan_page.c, plan_detail.c and plan_details.c share. */
+/* plan_page.h - what plan_page.c, plan_detail.c and page_pieces.c share. */
 #ifndef TESS_PLAN_PAGE_H
 #define TESS_PLAN_PAGE_H
 
@@ -25,32 +25,32 @@ enum { TESS_DETAIL_CELLS = 96 }; /* the most */
  * heads. */
 tess_status tess__detail_add(const tess__detail *detail, int maps, tess__markup *text);
 
-/* ---- plan_details.c: the steps and layers that are in the page ------------------------------- */
+/* ---- page_pieces.c: the steps and layers that the page draws --------------------------------- */
 
 typedef struct {
-    int64_t step; /* the how many-th that was added */
+    int64_t step; /* by the order in which steps were added, from 0 */
     int layer;    /* -1: the step itself */
     tess__markup text;
-} tess__plan_piece;
+} tess__page_piece;
 
 /* {.ctx = ctx, .each_step = 1, .each_layer = 1} is a valid empty one. */
 typedef struct {
     tess_ctx *ctx;
-    tess__plan_piece *pieces; /* ascending by step and layer */
+    tess__page_piece *pieces; /* ascending by step and layer */
     int64_t n, room, bytes;
     int64_t each_step; /* of so many steps, and layers, one is there */
     int each_layer;
-} tess__plan_details;
+} tess__page_pieces;
 
-int tess__details_wants(const tess__plan_details *d, int64_t step, int layer);
+int tess__pieces_wants(const tess__page_pieces *d, int64_t step, int layer);
 
 /* Takes the text, a JSON object, over. */
-tess_status tess__details_add(tess__plan_details *d, int64_t step, int layer, tess__markup *text);
-void tess__details_cut(tess__plan_details *d, int64_t n);      /* the first n pieces stay */
-void tess__details_thin(tess__plan_details *d, int64_t bytes); /* to so many, if possible */
+tess_status tess__pieces_add(tess__page_pieces *d, int64_t step, int layer, tess__markup *text);
+void tess__pieces_cut(tess__page_pieces *d, int64_t n);      /* the first n pieces stay */
+void tess__pieces_thin(tess__page_pieces *d, int64_t bytes); /* to so many, if possible */
 
 /* "shown":[steps],"details":[layers] */
-void tess__details_write(const tess__plan_details *d, tess__jw *w);
-void tess__details_free(tess__plan_details *d);
+void tess__pieces_write(const tess__page_pieces *d, tess__jw *w);
+void tess__pieces_free(tess__page_pieces *d);
 
 #endif

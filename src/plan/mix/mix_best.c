@@ -107,6 +107,15 @@ static void settle(tess__mix_lay *lay, double *times)
     }
 }
 
+/* The laying that was priced becomes the best one. */
+static void keep_tried(tess__mix_scratch *s)
+{
+    const tess__mix_price before = s->best;
+    s->best = s->tried;
+    s->tried = before;
+    s->n_best = s->lay.n_pieces;
+}
+
 /* Prices the laying, and keeps it if it is the best so far; then the same with settled cuts. */
 static void consider(tess__mix_scratch *s, int step)
 {
@@ -116,12 +125,8 @@ static void consider(tess__mix_scratch *s, int step)
         for (int p = 0; p < r->ranks; p++)
             s->times[p] = s->tried.rank[p].compute + (double)s->tried.rank[p].exchange;
         const int even = !s->tried.cuts || s->tried.time <= s->tried.mean * EVEN;
-        if (fits_memory(r, &s->tried) && is_better(s, r)) {
-            const tess__mix_price kept = s->best;
-            s->best = s->tried;
-            s->tried = kept;
-            s->n_best = s->lay.n_pieces;
-        }
+        if (fits_memory(r, &s->tried) && is_better(s, r))
+            keep_tried(s);
         if (even)
             return;
         settle(&s->lay, s->times);
@@ -162,10 +167,7 @@ static int keep_cheaper(tess__mix_scratch *s, double *least)
     const double time = s->tried.time * (1.0 + cost);
     const int even = s->tried.time <= s->tried.mean * EVEN_GROUPS;
     if (time < *least) {
-        const tess__mix_price kept = s->best;
-        s->best = s->tried;
-        s->tried = kept;
-        s->n_best = s->lay.n_pieces;
+        keep_tried(s);
         *least = time;
     }
     return even;

@@ -35,13 +35,14 @@ static int half_of(int first, int end, int per_node)
 void tess_mix_range(int ranks, int nodes, int depth, int rank, int *first, int *end)
 {
     const int per_node = (ranks + nodes - 1) / nodes;
-    *first = 0;
-    *end = ranks;
-    for (int i = 0; i<depth && * end> * first + 1; i++) {
-        const int half = half_of(*first, *end, per_node);
-        *first = rank < half ? *first : half;
-        *end = rank < half ? half : *end;
+    int low = 0, high = ranks;
+    for (int i = 0; i < depth && high - low > 1; i++) {
+        const int half = half_of(low, high, per_node);
+        low = rank < half ? low : half;
+        high = rank < half ? half : high;
     }
+    *first = low;
+    *end = high;
 }
 
 /* ---- laying ---------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_details.c - what the page of a plan has of single steps and layers: as much as fits.
+/* page_pieces.c - the steps and layers that the page of a plan draws: as many as fit into it.
  *
  * Steps are added one by one, and how many there will be is not known. When there are too many
  * bytes, every second step that is there goes, and of a single step every second layer. So what
@@ -7,22 +7,22 @@
  */
 #include "plan_page.h"
 
-int tess__details_wants(const tess__plan_details *d, int64_t step, int layer)
+int tess__pieces_wants(const tess__page_pieces *d, int64_t step, int layer)
 {
     return step % d->each_step == 0 && (layer < 0 || layer % d->each_layer == 0);
 }
 
-tess_status tess__details_add(tess__plan_details *d, int64_t step, int layer, tess__markup *text)
+tess_status tess__pieces_add(tess__page_pieces *d, int64_t step, int layer, tess__markup *text)
 {
     TESS_TRY(text->status);
     TESS_GROW(d->ctx, d->pieces, d->n, d->n + 1, d->room);
-    d->pieces[d->n++] = (tess__plan_piece){step, layer, *text};
+    d->pieces[d->n++] = (tess__page_piece){step, layer, *text};
     d->bytes += (int64_t)text->size;
     *text = (tess__markup){.ctx = d->ctx};
     return TESS_OK;
 }
 
-void tess__details_cut(tess__plan_details *d, int64_t n)
+void tess__pieces_cut(tess__page_pieces *d, int64_t n)
 {
     while (d->n > n) {
         d->bytes -= (int64_t)d->pieces[--d->n].text.size;
@@ -30,12 +30,12 @@ void tess__details_cut(tess__plan_details *d, int64_t n)
     }
 }
 
-static void drop_unwanted(tess__plan_details *d)
+static void drop_unwanted(tess__page_pieces *d)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < d->n; i++) {
-        tess__plan_piece *piece = &d->pieces[i];
-        if (tess__details_wants(d, piece->step, piece->layer)) {
+        tess__page_piece *piece = &d->pieces[i];
+        if (tess__pieces_wants(d, piece->step, piece->layer)) {
             d->pieces[n++] = *piece;
             continue;
         }
@@ -45,10 +45,10 @@ static void drop_unwanted(tess__plan_details *d)
     d->n = n;
 }
 
-void tess__details_thin(tess__plan_details *d, int64_t bytes)
+void tess__pieces_thin(tess__page_pieces *d, int64_t bytes)
 {
     while (d->bytes > bytes) {
-        const tess__plan_piece *last = &d->pieces[d->n - 1];
+        const tess__page_piece *last = &d->pieces[d->n - 1];
         if (last->step > 0)
             d->each_step *= 2;
         else if (last->layer > 0)
@@ -59,7 +59,7 @@ void tess__details_thin(tess__plan_details *d, int64_t bytes)
     }
 }
 
-static void add_list(const tess__plan_details *d, int steps, const char *key, tess__jw *w)
+static void add_list(const tess__page_pieces *d, int steps, const char *key, tess__jw *w)
 {
     tess__markup list = {.ctx = d->ctx};
     for (int64_t i = 0; i < d->n; i++) {
@@ -75,14 +75,14 @@ static void add_list(const tess__plan_details *d, int steps, const char *key, te
     tess__markup_free(&list);
 }
 
-void tess__details_write(const tess__plan_details *d, tess__jw *w)
+void tess__pieces_write(const tess__page_pieces *d, tess__jw *w)
 {
     add_list(d, 1, "shown", w);
     add_list(d, 0, "details", w);
 }
 
-void tess__details_free(tess__plan_details *d)
+void tess__pieces_free(tess__page_pieces *d)
 {
-    tess__details_cut(d, 0);
+    tess__pieces_cut(d, 0);
     tess__free(d->ctx, d->pieces);
 }
